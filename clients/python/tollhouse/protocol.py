@@ -5,6 +5,7 @@ import itertools
 import json
 import logging
 import random
+import ssl
 import time
 import uuid
 from dataclasses import dataclass, field
@@ -80,13 +81,14 @@ class Protocol:
     def __init__(
         self, url: str, *, token: Optional[str] = None, pipeline: Optional[str] = None, timeout: float = 1.0,
         on_error: Literal["allow", "deny", "raise"] = "allow", retries: int = 2, batch: int = 1000,
-        batch_bytes: int = 4 << 20, answer_max: int = 64 << 20, id_field: Optional[str] = "id",
+        batch_bytes: int = 4 << 20, answer_max: int = 64 << 20, id_field: Optional[str] = "id", ca: Optional[str] = None,
     ) -> None:
         self.timeout, self.on_error, self.retries, self.id_field = timeout, on_error, retries, id_field
         self.batch, self.batch_bytes, self.answer_max = batch, batch_bytes, answer_max
         self.query = f"?{httpx.QueryParams({'pipeline': pipeline})}" if pipeline else ""
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self.open({"base_url": url, "headers": headers, "timeout": timeout, "trust_env": False})
+        verify = ssl.create_default_context(cafile=ca) if ca else True  # who vouches for a node at https://
+        self.open({"base_url": url, "headers": headers, "timeout": timeout, "trust_env": False, "verify": verify})
 
     def open(self, options: Any) -> None:
         raise NotImplementedError

@@ -9,6 +9,7 @@ use journal::{DecisionRow, JournalArchive, KeyReading, Record, RecordId, Version
 use judge::{Mode, NearMiss, Rule, Verdict};
 use stats::{LedgerError, Quality, Reading};
 
+use crate::content_keys::{ContentError, ContentKeys};
 use crate::directory::Directory;
 use crate::error::DecisionLookupError;
 use crate::metrics::{ChallengeLabel, ChallengeTally};
@@ -62,8 +63,8 @@ pub struct Explanation {
     /// The challenge that was asked for, as it fares with all who were asked for the same reason; `None` where none was asked for,
     /// and where no node was asked.
     pub challenge: Option<ExplainedChallenge>,
-    /// The reason for an empty or incomplete `closest` or `models`.
-    pub unknown: Option<&'static str>,
+    /// The reason for content that cannot be shown, and for an empty or incomplete `closest` or `models`.
+    pub unknown: Option<String>,
 }
 
 /// The challenge that a decision asked for.
@@ -172,13 +173,15 @@ impl Engine {
     pub fn explain(&self, id: RecordId) -> Result<Explanation, DecisionLookupError> {
         let journal = self.journal.as_ref().ok_or(DecisionLookupError::NoJournal)?;
         match journal.find(id)? {
-            Some(Record::Decision(row)) => {
+            Some(Record::Decision(mut row)) => {
                 let description = journal.description(&row.version)?;
+                let content = self.content_keys.unseal(id, &mut row, &description);
                 let decided_by = self.pipeline_of(&row.pipeline, &row.version);
                 let classifiers = self.explain_classifiers(&row, &description);
                 let decided_by = decided_by.as_deref();
                 let mut explanation = Explanation::of_row(id, *row, &description, decided_by, &self.secret);
                 explanation.classifiers = classifiers;
+                explanation.note_content(content);
                 explanation.challenge = self.explain_challenge(&explanation);
                 Ok(explanation)
             }
@@ -276,12 +279,18 @@ impl Directory {
     /// [`DecisionLookupError::NoDecision`] for one that is not in the files, and what cannot be read.
     pub fn explain(&self, plan: &Plan, id: RecordId) -> Result<Explanation, DecisionLookupError> {
         let archive = JournalArchive::open(&self.journal_path())?;
-        let Some(Record::Decision(row)) = archive.find(id)? else {
+        let Some(Record::Decision(mut row)) = archive.find(id)? else {
             return Err(DecisionLookupError::NoDecision(id));
         };
         let description = archive.description(&row.version)?;
+        // Keys that cannot be read are as good as lost.
+        let keys = ContentKeys::open(self.path()).unwrap_or_default();
+        let content = keys.unseal(id, &mut row, &description);
         let decided_by = reload::kept_pipeline(self, plan, &row.pipeline, &row.version);
-        Ok(Explanation::of_row(id, *row, &description, decided_by.as_deref(), &self.secret()?))
+        let mut explained =
+            Explanation::of_row(id, *row, &description, decided_by.as_deref(), &self.secret()?);
+        explained.note_content(content);
+        Ok(explained)
     }
 }
 
@@ -337,7 +346,7 @@ impl Explanation {
             classifiers: Vec::new(),
             reputations: Vec::new(),
             challenge: None,
-            unknown: Some("the configuration that decided is not at hand"),
+            unknown: Some("the configuration that decided is not at hand".to_owned()),
         }
     }
 
@@ -363,14 +372,24 @@ impl Explanation {
         let explained: Vec<Option<ExplainedModel>> =
             enabled.map(|model| explain_model(model, facts, &pipeline.schema, &mut scratch)).collect();
         let all_known = rules.rules().iter().all(is_known);
-        self.unknown = if explained.iter().any(Option::is_none) {
+        let unknown = if explained.iter().any(Option::is_none) {
             Some("a model takes facts that are not journalled, or its file has no weights of leaves")
         } else if !all_known {
             Some("rules that read facts which are not journalled are left out")
         } else {
             None
         };
+        self.unknown = unknown.map(str::to_owned);
         self.models = explained.into_iter().flatten().collect();
+    }
+
+    /// Says why content is not shown, if it could not be read.
+    fn note_content(&mut self, content: Result<(), ContentError>) {
+        let Err(error) = content else { return };
+        self.unknown = Some(match self.unknown.take() {
+            Some(unknown) => format!("{error}; {unknown}"),
+            None => error.to_string(),
+        });
     }
 
     /// An event that was looked up as if it were to be decided.

@@ -12,6 +12,7 @@ pub mod batch;
 mod candidate;
 mod challenge;
 mod condition;
+mod content_keys;
 mod decision_counts;
 mod directory;
 mod drift;
@@ -49,6 +50,7 @@ use plan::{FileStamps, KindPlan, Pipeline, Plan};
 use stats::{EmbeddedLedger, Ledger, LedgerCensus, ObserveRequest};
 
 use candidate::CandidateTallies;
+use content_keys::ContentKeys;
 use reload::{RulesState, VersionHistory};
 
 pub use ban::BanError;
@@ -56,6 +58,7 @@ pub use ban_list::{AddressRange, Ban, BanChanges, BanList, BanScope, LabelSource
 pub use candidate::{CandidateComparison, CandidateExample, ComparedVerdict};
 pub use challenge::EarnedPass;
 pub use condition::{Impact, NodeCondition, NodeConditions};
+pub use content_keys::ContentError;
 pub use decision_counts::{DecisionSeries, SeriesBucket, SeriesError};
 pub use directory::erasure::{EraseError, ErasureReport};
 pub use directory::exchange::{
@@ -170,6 +173,8 @@ pub struct Engine {
     reviews: ReviewQueue,
     challenged: feedback::ChallengedDecisions,
     candidates: CandidateTallies,
+    /// The keys of content that is logged encrypted.
+    content_keys: ContentKeys,
     /// The latest arrival of an event, in microseconds.
     latest: AtomicI64,
     /// The last report of unknown fields to the log.

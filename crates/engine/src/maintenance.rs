@@ -12,6 +12,9 @@ use crate::{Engine, ban_list, directory};
 /// Reasons for housekeeping that was not done.
 #[derive(Debug, thiserror::Error)]
 pub enum MaintenanceError {
+    /// The keys of content.
+    #[error("no key for content could be made: {0}")]
+    ContentKeys(std::io::Error),
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
@@ -73,6 +76,10 @@ impl Engine {
     /// and then, on a thread that may block.
     pub fn maintain(&self, now: Option<Time>) -> Result<(), MaintenanceError> {
         self.maintain_statistics(now.unwrap_or(Time(i64::MIN)))?;
+        if let Some(now) = now {
+            let renewed = self.content_keys.ensure(self.plan().pipelines.iter(), Some(now));
+            renewed.map_err(MaintenanceError::ContentKeys)?;
+        }
         match &self.journal {
             Some(journal) if now.is_some() => Ok(journal.expire(now)?),
             _ => Ok(()),

@@ -14,6 +14,7 @@ use store::Recovery;
 use crate::ban_list::BanList;
 use crate::candidate::CandidateTallies;
 use crate::condition::{Impact, NodeConditions};
+use crate::content_keys::ContentKeys;
 use crate::decision_counts::DecisionCounts;
 use crate::directory::{Directory, Missing};
 use crate::error::EngineOpenError;
@@ -89,6 +90,9 @@ impl Engine {
         for warning in plan.warnings.list() {
             tracing::warn!("{warning}");
         }
+        let content_keys = ContentKeys::open(directory.path()).map_err(EngineOpenError::Device)?;
+        // The time of a first key is known once there is one: housekeeping dates it.
+        content_keys.ensure(plan.pipelines.iter(), None).map_err(EngineOpenError::Device)?;
         let number = shared.as_ref().map(|shared| shared.nodes.number());
         let ids = IdSource::after(journal.last_id().unwrap_or(RecordId(0)), number);
         for pipeline in &plan.pipelines {
@@ -137,6 +141,7 @@ impl Engine {
             reviews,
             challenged: ChallengedDecisions::default(),
             candidates: CandidateTallies::default(),
+            content_keys,
             latest: AtomicI64::new(i64::MIN),
             unknown_field_throttle: unknown_fields::UnknownFieldThrottle::default(),
             metrics: EngineMetrics::default(),
@@ -185,6 +190,7 @@ impl Engine {
             reviews: ReviewQueue::default(),
             challenged: ChallengedDecisions::default(),
             candidates: CandidateTallies::default(),
+            content_keys: ContentKeys::default(),
             latest: AtomicI64::new(i64::MIN),
             unknown_field_throttle: unknown_fields::UnknownFieldThrottle::default(),
             metrics: EngineMetrics::default(),

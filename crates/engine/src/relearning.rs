@@ -106,12 +106,16 @@ impl Engine {
                 return Err(RelearnError::Ended);
             }
             for (id, record) in skipped.records(block)? {
-                let Record::Decision(row) = record else { continue };
+                let Record::Decision(mut row) = record else { continue };
                 let Some(class) = judged.get(&id).filter(|_| row.pipeline == pipeline.name) else { continue };
                 let Some(description) = descriptions.of(journal, &row.version) else {
                     relearned.undescribed += 1;
                     continue;
                 };
+                if self.content_keys.unseal(id, &mut row, description).is_err() {
+                    relearned.undescribed += 1;
+                    continue;
+                }
                 let tokens = self.tokens_of_row(pipeline, &row, description);
                 for ((plan, tokens), has_model) in pipeline.classifiers.iter().zip(&tokens).zip(&has_model) {
                     let label = plan.training_label(class).filter(|_| *has_model);

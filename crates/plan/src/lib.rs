@@ -22,6 +22,7 @@ pub mod preset;
 mod reference;
 mod review;
 mod signers;
+mod tls;
 mod token;
 
 use std::sync::Arc;
@@ -58,6 +59,7 @@ use pipeline::draft::PipelineDraft;
 pub use pipeline::form::{BaitPlan, FormPlan};
 pub use pipeline::functions::text_function;
 pub use pipeline::header::EventHeader;
+pub use pipeline::journal_content::{JournalContent, SEALED_COLUMN};
 pub use pipeline::key_fields::{KeyField, KeyFields};
 pub use pipeline::model::ModelPlan;
 pub use pipeline::phrases::PhrasePlan;
@@ -79,6 +81,7 @@ pub use pipeline::{
 pub use reference::reference;
 pub use review::ReviewPlan;
 pub use signers::{KeyDirectoryPlan, KeyDirectorySource};
+pub use tls::{ClientCertificates, TlsPlan, TlsVersion};
 pub use token::TokenPlan;
 
 /// Kind of the marks by which events and feedback with an id are counted once. Configured kinds start at 1.

@@ -11,6 +11,7 @@ use crate::config::{ConfigProblems, ConfigView, Document, Endpoint, expected, fi
 use crate::limit::LimitPlan;
 use crate::pipeline::PipelineInput;
 use crate::pipeline::draft::PipelineDraft;
+use crate::tls::TlsPlan;
 
 /// A listener of a protocol by which mail servers, clients of Redis, Envoy or senders of batches ask: what all have, and the
 /// settings of its protocol.
@@ -32,6 +33,8 @@ pub struct ListenerPlan<S = ProtocolPlan> {
     pub connections_max: usize,
     /// Open connections of one address.
     pub client_connections_max: usize,
+    /// TLS, where the protocol has it.
+    pub tls: Option<TlsPlan>,
     /// Settings of its protocol.
     pub settings: S,
 }
@@ -48,6 +51,7 @@ impl<S> ListenerPlan<S> {
             idle: self.idle,
             connections_max: self.connections_max,
             client_connections_max: self.client_connections_max,
+            tls: self.tls.clone(),
             settings,
         }
     }
@@ -70,6 +74,8 @@ pub enum ProtocolPlan {
     Envoy,
     /// Streams of batches (gRPC).
     Grpc(BatchStreamPlan),
+    /// Health and metrics over HTTP, and nothing else.
+    Monitoring,
 }
 
 impl ProtocolPlan {
@@ -83,10 +89,11 @@ impl ProtocolPlan {
             ProtocolPlan::Resp(_) => Protocol::Resp,
             ProtocolPlan::Envoy => Protocol::Envoy,
             ProtocolPlan::Grpc(_) => Protocol::Grpc,
+            ProtocolPlan::Monitoring => Protocol::Monitoring,
         }
     }
 
-    /// Returns the name of the pipeline that decides; Envoy's limits need none.
+    /// Returns the name of the pipeline that decides; Envoy's limits and monitoring need none.
     pub fn pipeline(&self) -> Option<&str> {
         match self {
             ProtocolPlan::Resp(resp) => Some(&resp.pipeline),
@@ -102,7 +109,10 @@ impl ProtocolPlan {
             | ProtocolPlan::Policy(mail)
             | ProtocolPlan::Rspamd(mail)
             | ProtocolPlan::Spamc(mail) => Some(mail),
-            ProtocolPlan::Resp(_) | ProtocolPlan::Envoy | ProtocolPlan::Grpc(_) => None,
+            ProtocolPlan::Resp(_)
+            | ProtocolPlan::Envoy
+            | ProtocolPlan::Grpc(_)
+            | ProtocolPlan::Monitoring => None,
         }
     }
 }
@@ -257,11 +267,13 @@ pub enum Protocol {
     Envoy,
     /// Streams of batches (gRPC).
     Grpc,
+    /// Health and metrics over HTTP.
+    Monitoring,
 }
 
 impl Protocol {
     /// All protocols.
-    pub const ALL: [Protocol; 7] = [
+    pub const ALL: [Protocol; 8] = [
         Protocol::Milter,
         Protocol::Policy,
         Protocol::Rspamd,
@@ -269,6 +281,7 @@ impl Protocol {
         Protocol::Resp,
         Protocol::Envoy,
         Protocol::Grpc,
+        Protocol::Monitoring,
     ];
 
     /// Returns the name of the protocol in configurations.
@@ -281,6 +294,7 @@ impl Protocol {
             Protocol::Resp => "resp",
             Protocol::Envoy => "envoy",
             Protocol::Grpc => "grpc",
+            Protocol::Monitoring => "monitoring",
         }
     }
 
@@ -288,7 +302,7 @@ impl Protocol {
     pub fn is_mail(self) -> bool {
         match self {
             Protocol::Milter | Protocol::Policy | Protocol::Rspamd | Protocol::Spamc => true,
-            Protocol::Resp | Protocol::Envoy | Protocol::Grpc => false,
+            Protocol::Resp | Protocol::Envoy | Protocol::Grpc | Protocol::Monitoring => false,
         }
     }
 }
@@ -348,7 +362,8 @@ pub(super) fn compile(
         let Some(pipeline) = pipeline(&view, about, drafts, problems) else { continue };
         let limits = super::forward_auth::named(&view, limits, &ENVELOPE_FIELDS, "an envelope", problems);
         let Some(settings) = settings(&view, about, pipeline, limits) else { continue };
-        listeners.extend(plan(&view, name, endpoint, clients, settings));
+        let tls = TlsPlan::compile(&view, problems);
+        listeners.extend(plan(&view, name, endpoint, clients, tls, settings));
     }
     listeners
 }
@@ -404,6 +419,7 @@ fn settings(
         }),
         Protocol::Envoy => ProtocolPlan::Envoy,
         Protocol::Grpc => ProtocolPlan::Grpc(BatchStreamPlan { pipeline }),
+        Protocol::Monitoring => ProtocolPlan::Monitoring,
     })
 }
 
@@ -412,6 +428,7 @@ fn plan(
     name: &str,
     listen: Endpoint,
     clients: Networks,
+    tls: Option<TlsPlan>,
     settings: ProtocolPlan,
 ) -> Option<ListenerPlan> {
     let count = |key: &str| usize::try_from(view.integer(key)?).ok();
@@ -424,6 +441,7 @@ fn plan(
         idle: view.span("idle")?,
         connections_max: count("connections_max")?,
         client_connections_max: count("client_connections_max")?,
+        tls,
         settings,
     })
 }

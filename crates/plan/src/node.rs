@@ -11,6 +11,7 @@ use crate::config::{ConfigProblems, Document};
 use crate::listener::ListenerPlan;
 use crate::pipeline::authentication::DnsPlan;
 use crate::review::ReviewPlan;
+use crate::tls::TlsPlan;
 use crate::token::{TokenPlan, scopes};
 
 /// Settings of the node.
@@ -93,6 +94,8 @@ pub struct ServerPlan {
     pub body_rate_min: u64,
     /// Time for which a body may be slower.
     pub body_grace: Span,
+    /// TLS; without it HTTP is plain.
+    pub tls: Option<TlsPlan>,
 }
 
 impl NodePlan {
@@ -163,6 +166,7 @@ impl NodePlan {
                 timeout: span("server", "timeout"),
                 body_rate_min: size("server", "body_rate_min"),
                 body_grace: span("server", "body_grace"),
+                tls: server.and_then(|view| TlsPlan::compile_of_table(&view, problems)),
             },
             listeners: Vec::new(),
             audit: AuditPlan { keep: span("audit", "keep"), keep_bytes: size("audit", "keep_bytes") },

@@ -28,12 +28,15 @@ mod core;
 pub mod protocol;
 mod server;
 
+pub use self::core::certificates::CertificateStore;
 pub use self::core::clock::{Clock, ClockSource, STEADY, SystemClock};
 pub use self::core::descriptors::raise_file_limit;
 pub use self::core::inherited_sockets::{InheritedSocketError, InheritedSockets};
 pub use self::core::listener::ServeError;
 pub use self::core::reload::reload;
 pub use self::core::service_manager::ServiceManager;
+pub use self::core::tls::TlsError;
+pub use self::core::tls::validity::CertificateValidity;
 pub use self::core::{framing, trusted_proxies};
 #[cfg(feature = "grpc")]
 pub use self::protocol::grpc_transport::proto;

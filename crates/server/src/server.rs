@@ -13,6 +13,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use crate::console;
 use crate::core::blocking::blocking;
+use crate::core::certificates::{self, CertificateStore};
 use crate::core::clock::Clock;
 use crate::core::descriptors;
 use crate::core::inherited_sockets::{HTTP, InheritedSocket, InheritedSockets};
@@ -22,6 +23,7 @@ use crate::core::node::Node;
 use crate::core::peers;
 use crate::core::reload::log_reload;
 use crate::core::service_manager::ServiceManager;
+use crate::core::tls::{self, TlsSettings, TlsTerminator};
 use crate::protocol;
 use crate::protocol::http;
 use crate::protocol::http::connection::{self, HttpConnections};
@@ -35,9 +37,11 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct Server {
     listener: std::net::TcpListener,
     address: SocketAddr,
+    tls: Option<Arc<TlsTerminator>>,
     node: Arc<Node>,
     router: Router,
     listeners: Vec<BoundListener>,
+    certificates: Arc<CertificateStore>,
     manager: ServiceManager,
 }
 
@@ -72,11 +76,31 @@ impl Server {
         let (address, listener) =
             bound.map_err(|error| ServeError::Listen { listen: Endpoint::Tcp(listen), error })?;
         let (node, router) = http::router(engine, clock, console::pages());
-        let listeners: Result<_, _> =
-            node.listeners().iter().map(|plan| BoundListener::bind(plan, &mut sockets)).collect();
-        let listeners = listeners?;
+        let mut certificates = CertificateStore::new(Arc::clone(&node));
+        let plan = node.plan();
+        let tls = certificates.open(plan.tls.as_ref().map(|tls| TlsSettings {
+            listener: HTTP,
+            plan: tls,
+            protocols: tls::HTTP_1,
+            connections_max: plan.connections_max,
+            timeout: node.timeout(),
+        }))?;
+        let mut listeners = Vec::new();
+        for plan in node.listeners() {
+            let bound = BoundListener::bind(plan, &mut sockets)?;
+            let tls = certificates.open(plan.tls.as_ref().map(|tls| TlsSettings {
+                listener: &plan.name,
+                plan: tls,
+                protocols: protocol::application_protocols(plan.settings.protocol()),
+                connections_max: plan.connections_max,
+                timeout: node.timeout(),
+            }))?;
+            listeners.push(bound.in_tls(tls));
+        }
         sockets.finish()?;
-        Ok(Server { listener, address, listeners, node, router, manager: ServiceManager::default() })
+        let manager = ServiceManager::default();
+        let certificates = Arc::new(certificates);
+        Ok(Server { listener, address, tls, listeners, node, router, certificates, manager })
     }
 
     /// The server that tells this service manager when it serves, that it is alive, and when it stops.
@@ -88,6 +112,17 @@ impl Server {
     /// The listeners of mail servers: name, protocol and address of each.
     pub fn listeners(&self) -> impl Iterator<Item = (&str, Protocol, &Endpoint)> {
         self.listeners.iter().map(BoundListener::summary)
+    }
+
+    /// Returns the certificates of the listeners, for who wants them renewed.
+    pub fn certificates(&self) -> Arc<CertificateStore> {
+        Arc::clone(&self.certificates)
+    }
+
+    /// Returns the URL of the HTTP listener.
+    pub fn url(&self) -> String {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
     }
 
     /// The address of the HTTP listener.
@@ -102,7 +137,8 @@ impl Server {
     /// # Errors
     /// If the engine could not write everything when it was closed.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let Server { listener, address, node, router, listeners, manager } = self;
+        let url = self.url();
+        let Server { listener, address, tls, node, router, listeners, certificates, manager } = self;
         let listener = TcpListener::from_std(listener)
             .map_err(|error| ServeError::Listen { listen: Endpoint::Tcp(address), error })?;
         let (stop, stopped) = ShutdownSignal::new();
@@ -114,7 +150,7 @@ impl Server {
         peers::adopt_rules(&node).await;
         tracing::info!(%address, pipelines = node.engine.plan().pipelines.len(), "serving");
         let manager = Arc::new(manager);
-        manager.ready(&format!("http://{address}"));
+        manager.ready(&url);
         let alive = tokio::spawn(keep_alive(Arc::clone(&node), Arc::clone(&manager)));
         let time = tokio::spawn(keep_time(Arc::clone(&node)));
         let upkeep = tokio::spawn(keep_up(Arc::clone(&node)));
@@ -122,9 +158,10 @@ impl Server {
         let keys = tokio::spawn(fetch_keys(Arc::clone(&node)));
         let peers = tokio::spawn(announce(Arc::clone(&node), address));
         let tokens = tokio::spawn(watch_tokens(Arc::clone(&node)));
+        let renewal = tokio::spawn(renew_certificates(Arc::clone(&node), certificates));
         let connections = HttpConnections::new();
         tokio::select! {
-            () = connection::accept(&listener, &node, &router, &connections) => {}
+            () = connection::accept(&listener, &node, &router, &connections, (tls.as_ref(), &stopped)) => {}
             () = shutdown => {}
         }
         tracing::info!("shutting down");
@@ -156,6 +193,7 @@ impl Server {
             of.audit.close();
         })
         .await;
+        renewal.abort();
         let engine = Arc::clone(&node.engine);
         let closed = blocking(move || engine.close()).await;
         alive.abort();
@@ -207,6 +245,27 @@ async fn watch_tokens(node: Arc<Node>) {
     }
 }
 
+/// Looks now and then whether certificates were renewed, or are not valid any more.
+async fn renew_certificates(node: Arc<Node>, certificates: Arc<CertificateStore>) {
+    if certificates.is_empty() {
+        return;
+    }
+    let every = node.engine.plan().node.watch.map(|every| Duration::from_micros(every.0.unsigned_abs()));
+    let mut ticks = interval(every.unwrap_or(UPKEEP));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let (certificates, engine, now) = (Arc::clone(&certificates), Arc::clone(&node.engine), node.now());
+        blocking(move || {
+            if every.is_some() {
+                certificates.look(now);
+            }
+            engine.health().set(certificates::CONDITION, Impact::Degraded, certificates.fault(now));
+        })
+        .await;
+    }
+}
+
 /// Compares the machine's clocks now and then.
 async fn keep_time(node: Arc<Node>) {
     let mut ticks = interval(LOOK);
@@ -245,7 +304,8 @@ async fn fetch_keys(node: Arc<Node>) {
 async fn announce(node: Arc<Node>, address: SocketAddr) {
     let of_cluster = |plan: &plan::Plan| plan.node.cluster.as_ref()?.advertise.clone();
     // Who listens on all addresses does not know by which one others reach it.
-    let own = (!address.ip().is_unspecified()).then(|| format!("http://{address}"));
+    let scheme = if node.plan().tls.is_some() { "https" } else { "http" };
+    let own = (!address.ip().is_unspecified()).then(|| format!("{scheme}://{address}"));
     let url = of_cluster(&node.engine.plan()).or(own);
     let mut ticks = interval(peers::BEAT);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,6 +1,6 @@
 //! The client of a Tollhouse server: the HTTP interface as calls, in the shapes of [`server::api`].
 //!
-//! Plain HTTP only: whoever asks over an open network puts a tunnel or a proxy with TLS between.
+//! Over an open network it is asked at `https://`, and vouched for by the system's authorities or those of `--ca`.
 
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use ureq::{Agent, Body};
 
 use crate::exit::CommandError;
 use crate::input::messages::{EnvelopeOption, InputMessage};
+use crate::trust::TrustOptions;
 
 /// Longest time for one exchange; the server's own limit is shorter.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -111,12 +112,17 @@ type HeaderPairs<'a> = &'a [(&'a str, &'a str)];
 
 impl ApiClient {
     /// A client of the server at this URL. Nothing is sent yet.
-    pub(crate) fn new(url: &str, token: Option<&str>) -> Result<ApiClient, CommandError> {
-        let expected = "expected an address such as http://127.0.0.1:8377";
+    pub(crate) fn new(
+        url: &str,
+        token: Option<&str>,
+        trust: &TrustOptions,
+    ) -> Result<ApiClient, CommandError> {
+        let expected = "expected an address such as http://127.0.0.1:8377 or https://tollhouse.example:8377";
         let parsed: Uri = url
             .parse()
             .map_err(|_| CommandError::new(format_args!("--server {url}: no URL")).help(expected))?;
-        if parsed.scheme_str() != Some("http") || parsed.authority().is_none() {
+        let is_encrypted = parsed.scheme_str() == Some("https");
+        if !(is_encrypted || parsed.scheme_str() == Some("http")) || parsed.authority().is_none() {
             return Err(
                 CommandError::new(format_args!("--server {url}: no address of a server")).help(expected)
             );
@@ -126,8 +132,10 @@ impl ApiClient {
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)
-            .timeout_global(Some(TIMEOUT))
-            .build();
+            .timeout_global(Some(TIMEOUT));
+        // Only who needs them reads them.
+        let config = if is_encrypted { config.tls_config(trust.tls()?) } else { config };
+        let config = config.build();
         Ok(ApiClient {
             agent: config.new_agent(),
             base: url.trim_end_matches('/').to_owned(),
@@ -525,7 +533,13 @@ impl ApiClient {
         let sent = built.map_err(|error| CallError::Failed(CommandError::new(error)))?;
         let mut answer = sent.map_err(|error| {
             let failure = CommandError::new(format_args!("{}: {error}", self.base));
-            CallError::Failed(failure.help("is a server running there? `tollhouse serve` prints its address"))
+            let help = match error {
+                ureq::Error::Rustls(_) | ureq::Error::Io(_) if self.base.starts_with("https:") => {
+                    "is it HTTPS there, and the certificate for this name, and vouched for by the system's authorities or those of --ca?"
+                }
+                _ => "is a server running there? `tollhouse serve` prints its address",
+            };
+            CallError::Failed(failure.help(help))
         })?;
         if answer.status().is_success() {
             return Ok(answer);

@@ -35,6 +35,7 @@ mod ordered_pool;
 mod reference;
 mod rendering;
 mod tally;
+mod trust;
 
 use std::process::ExitCode;
 

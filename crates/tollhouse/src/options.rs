@@ -19,6 +19,7 @@ use crate::interrupt::Interrupt;
 use crate::ledger_home;
 #[cfg(feature = "mail-auth")]
 use crate::lookups::LocalLookups;
+use crate::trust::TrustOptions;
 
 /// The engine to work with.
 #[derive(Clone, Debug, clap::Args)]
@@ -43,6 +44,8 @@ pub(crate) struct ServerOptions {
     /// Bearer token for the server
     #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     pub(crate) token: Option<String>,
+    #[command(flatten)]
+    pub(crate) trust: TrustOptions,
 }
 
 /// `section.key=value`.
@@ -240,7 +243,7 @@ fn open_directory(path: Option<PathBuf>) -> Result<Directory, CommandError> {
 impl ServerOptions {
     /// The server, if one is named.
     pub(crate) fn client(&self) -> Result<Option<ApiClient>, CommandError> {
-        self.server.as_deref().map(|url| ApiClient::new(url, self.token.as_deref())).transpose()
+        self.server.as_deref().map(|url| ApiClient::new(url, self.token.as_deref(), &self.trust)).transpose()
     }
 }
 

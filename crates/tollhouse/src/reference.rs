@@ -72,7 +72,8 @@ fn the_command_line_page_is_what_the_program_reads() {
 }
 
 /// The flags that many commands share, which the page lists once.
-const COMMON: [&str; 6] = ["data", "config", "set", "server", "token", "json"];
+const COMMON: [&str; 9] =
+    ["data", "config", "set", "server", "token", "ca", "client-cert", "client-key", "json"];
 
 fn common_flags(root: &Command) -> String {
     let check = root.find_subcommand("check").unwrap();

@@ -19,6 +19,7 @@ use stats::{EmbeddedLedger, Ledger, LedgerError};
 use super::verification::{DirectoryPart, DirectoryVerification};
 use super::{Directory, DirectoryError, io_error};
 use crate::EngineOpenError;
+use crate::content_keys;
 
 /// Largest file beside ledger and journal that is copied: configurations, sets and models are.
 const SETTINGS_BYTES_MAX: u64 = catboost::ModelLimits::FILE_BYTES as u64;
@@ -125,14 +126,16 @@ impl Directory {
         Ok(disk::sync_directory(partial).map_err(io_error(partial))?)
     }
 
-    /// Copies the files that lie in the directory itself, but for the secret: the configuration.
+    /// Copies the files that lie in the directory itself, but for the secret: the configuration. The keys of content are not
+    /// copied: whoever has the copy has no content by it.
     fn copy_settings(&self, to: &Directory) -> Result<(), DirectoryError> {
         for entry in fs::read_dir(&self.path).map_err(io_error(&self.path))? {
             let entry = entry.map_err(io_error(&self.path))?;
             let path = entry.path();
             // Links to files are followed: a configuration may be one.
             let Ok(metadata) = fs::metadata(&path) else { continue };
-            if !metadata.is_file() || path == self.secret_path() || metadata.len() > SETTINGS_BYTES_MAX {
+            let is_left_out = path == self.secret_path() || path == self.path.join(content_keys::FILE);
+            if !metadata.is_file() || is_left_out || metadata.len() > SETTINGS_BYTES_MAX {
                 continue;
             }
             disk::copy(&path, &to.path.join(entry.file_name()), u64::MAX).map_err(io_error(&path))?;

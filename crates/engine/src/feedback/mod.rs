@@ -314,7 +314,7 @@ impl Engine {
         now: Time,
     ) -> Result<FeedbackOutcome, FeedbackError> {
         let journal = self.journal.as_ref().ok_or(DecisionLookupError::NoJournal)?;
-        let Some(Record::Decision(row)) = known else {
+        let Some(Record::Decision(mut row)) = known else {
             return Err(DecisionLookupError::NoDecision(id).into());
         };
         let plan = self.plan();
@@ -327,6 +327,9 @@ impl Engine {
             false => Default::default(),
             true => {
                 let description = journal.description(&row.version)?;
+                if let Err(error) = self.content_keys.unseal(id, &mut row, &description) {
+                    tracing::warn!(%id, "feedback counts for the keys of a decision, and teaches no texts: {error}");
+                }
                 let fact = |slot| row.facts.get(description.slot(&pipeline.schema.column(slot).name)?);
                 (self.tokens_of_row(pipeline, &row, &description), EventAmounts::of(pipeline, fact))
             }

@@ -221,8 +221,11 @@ impl Engine {
             }
         }
         let reviews = self.reviews_of(&observed, &decisions);
-        for prepared in observed.prepared_mut() {
+        let mut logged = Vec::with_capacity(decisions.len());
+        for (prepared, decision) in observed.prepared_mut().iter_mut().zip(&decisions) {
             let row = &mut prepared.row;
+            let keys = &self.content_keys;
+            logged.push(keys.seal(decision.id, &row.pipeline, &mut row.facts, &decision.verdict));
             row.pipeline.schema.transient().iter().for_each(|slot| _ = row.facts.clear(*slot));
         }
         let Some(journal) = &self.journal else {
@@ -231,7 +234,7 @@ impl Engine {
             return decisions;
         };
         let mut records = self.records.take();
-        for (observed, decision) in observed.events().zip(&decisions) {
+        for ((observed, decision), logged) in observed.events().zip(&decisions).zip(&logged) {
             let row = &observed.prepared.row;
             let decided = PendingDecision {
                 id: decision.id,
@@ -242,7 +245,7 @@ impl Engine {
                 arrival: row.arrival,
                 duplicate: decision.duplicate,
                 facts: &row.facts,
-                verdict: &decision.verdict,
+                verdict: logged.as_ref().unwrap_or(&decision.verdict),
             };
             records.push_decision(&decided, observed.known());
             records.expect(decisions.len());

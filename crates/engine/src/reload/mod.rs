@@ -548,6 +548,10 @@ impl Engine {
                 }
             }
         }
+        if let Err(error) = self.content_keys.ensure(new.pipelines.iter(), Some(now)) {
+            // Content is left out until housekeeping has made one.
+            tracing::error!(%error, "no key for content could be made");
+        }
         if let Some(journal) = &self.journal {
             for pipeline in &new.pipelines {
                 log::describe(journal, pipeline)?;

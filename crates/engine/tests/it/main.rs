@@ -19,6 +19,7 @@ mod flood;
 mod gate;
 mod honest;
 mod journal;
+mod journal_content;
 mod last_values;
 mod learners;
 mod limits;

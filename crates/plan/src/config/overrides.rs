@@ -125,7 +125,7 @@ fn variable(path: &str) -> String {
 /// Returns true if a variable can have been meant to be a setting. The program's own are none, and neither are those that
 /// Kubernetes and Docker set for a service which is called `tollhouse`.
 fn is_meant(name: &str) -> bool {
-    const OWN: [&str; 2] = ["DATA", "TOKEN"];
+    const OWN: [&str; 3] = ["CA", "DATA", "TOKEN"];
     let Some(rest) = name.strip_prefix("TOLLHOUSE_") else { return false };
     let is_of_service = rest == "PORT"
         || rest == "NAME"

@@ -13,6 +13,7 @@ use stats::{
 
 use super::columns::{columns, fact};
 use super::header::{self, EventHeader};
+use super::journal_content::JournalContent;
 use super::key_fields::KeyFields;
 use super::reputation::ReputationDraft;
 use super::scope::{EarlyScope, PlanScope, report, scope_error};
@@ -86,6 +87,7 @@ impl<'a> PipelineDraft<'a> {
         let phrases = phrases::compile(document, &columns, &mut builder, problems);
         // What is found of phrases is a fact of the event like its other features.
         columns.count = builder.schema().columns().len();
+        let journal_content = JournalContent::compile(document, &mut builder, columns.count, problems);
         let sets = rules::sets(document, problems);
         let canonical = rules::canonical(document, &sets, &tables, limits);
         let networks = document.section("networks");
@@ -142,6 +144,7 @@ impl<'a> PipelineDraft<'a> {
                 skew_max: time.and_then(|view| view.span("skew_max")).unwrap_or(Span::minutes(5)),
                 feedback: BTreeMap::new(),
                 reports: None,
+                journal_content,
             },
             statistics: Table::default(),
             statistic_of: Table::default(),

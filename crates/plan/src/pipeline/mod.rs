@@ -10,6 +10,7 @@ pub(crate) mod draft;
 pub(crate) mod form;
 pub(crate) mod functions;
 pub(crate) mod header;
+pub(crate) mod journal_content;
 pub(crate) mod key_fields;
 mod log;
 pub(crate) mod model;
@@ -45,6 +46,7 @@ use self::classifier::ClassifierPlan;
 use self::derived::DerivedField;
 use self::form::{BaitPlan, FormPlan};
 use self::header::EventHeader;
+use self::journal_content::JournalContent;
 use self::key_fields::KeyFields;
 use self::model::ModelPlan;
 use self::phrases::PhrasePlan;
@@ -156,6 +158,8 @@ pub struct Pipeline {
     pub classifiers: Vec<ClassifierPlan>,
     /// Models that say something of an event before it is judged.
     pub models: Vec<ModelPlan>,
+    /// The journal's treatment of what events bring.
+    pub journal_content: JournalContent,
     /// Challenges for events on which they are decided.
     pub challenge: Option<ChallengePlan>,
     /// Tokens of forms.

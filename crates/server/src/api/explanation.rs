@@ -461,7 +461,7 @@ impl From<&engine::Explanation> for ExplanationJson {
             classifiers: explanation.classifiers.iter().map(ClassifierOutputJson::from).collect(),
             reputations: explanation.reputations.iter().map(ReputationJson::from).collect(),
             challenge: explanation.challenge.as_ref().map(ChallengeTallyJson::from),
-            unknown: explanation.unknown.map(str::to_owned),
+            unknown: explanation.unknown.clone(),
             withheld: Vec::new(),
             warnings: Vec::new(),
         }

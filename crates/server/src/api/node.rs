@@ -42,6 +42,18 @@ pub struct ConditionJson {
     pub detail: String,
 }
 
+impl HealthJson {
+    /// The state of a node that answers, with these conditions.
+    pub(crate) fn of(conditions: Vec<engine::NodeCondition>) -> HealthJson {
+        let status = if conditions.is_empty() { "ok" } else { "degraded" };
+        HealthJson {
+            status: status.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            conditions: conditions.into_iter().map(ConditionJson::from).collect(),
+        }
+    }
+}
+
 impl From<engine::NodeCondition> for ConditionJson {
     fn from(condition: engine::NodeCondition) -> ConditionJson {
         ConditionJson { name: condition.name.to_owned(), detail: condition.detail }

@@ -9,15 +9,13 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use engine::SyncError;
 use plan::{Endpoint, ListenerPlan, MissingFeature, Protocol};
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -25,6 +23,9 @@ use crate::core::descriptors::{ClientConnectionPermit, ClientConnections};
 use crate::core::inherited_sockets::{InheritedSocket, InheritedSocketError, InheritedSockets};
 use crate::core::listener_context::ListenerContext;
 use crate::core::node::Node;
+pub(crate) use crate::core::shutdown::ShutdownSignal;
+use crate::core::socket::{ListenerSocket, PlainSocket};
+use crate::core::tls::{TlsError, TlsTerminator};
 use crate::core::write_timeout::WriteTimeoutStream;
 
 /// Time before accepting is tried again when the system has no descriptors left.
@@ -47,6 +48,14 @@ pub enum ServeError {
     /// A listener's protocol is not part of the program.
     #[error("{}: {}", .0, .0.help())]
     Missing(#[from] MissingFeature),
+    /// A listener's certificate cannot be used.
+    #[error("TLS of listener `{listener}`: {error}")]
+    Tls {
+        /// The name of the listener.
+        listener: String,
+        /// The reason.
+        error: TlsError,
+    },
     /// Not everything could be written at the end.
     #[error("not everything could be written: {0}")]
     Close(#[from] SyncError),
@@ -65,24 +74,6 @@ fn mend(error: &std::io::Error) -> &'static str {
     }
 }
 
-/// Says that the node is ending.
-#[derive(Clone, Debug)]
-pub(crate) struct ShutdownSignal(watch::Receiver<bool>);
-
-impl ShutdownSignal {
-    /// The word, and who listens for it.
-    pub(crate) fn new() -> (watch::Sender<bool>, ShutdownSignal) {
-        let (sender, receiver) = watch::channel(false);
-        (sender, ShutdownSignal(receiver))
-    }
-
-    /// Ready once the node is ending.
-    pub(crate) async fn wanted(&mut self) {
-        // Without a sender nobody could ask for it any more: that is an end, too.
-        let _ = self.0.wait_for(|stop| *stop).await;
-    }
-}
-
 /// A protocol's part of one listener: holds a conversation with a client to its end.
 pub(crate) type ServeConnection =
     Box<dyn Fn(ListenerStream, ShutdownSignal) -> ConversationFuture + Send + Sync>;
@@ -92,59 +83,15 @@ pub(crate) type ConversationFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// A connection of a listener. Writes to it fail once it has not read for the node's request time.
 pub(crate) type ListenerStream = WriteTimeoutStream<ListenerSocket>;
 
-/// A connection over either kind of socket.
-#[derive(Debug)]
-pub(crate) enum ListenerSocket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
 impl ListenerStream {
     /// The client's address, if it came over TCP.
     pub(crate) fn client(&self) -> Option<IpAddr> {
-        match self.get_ref() {
-            ListenerSocket::Tcp(stream) => stream.peer_addr().ok().map(|address| address.ip().to_canonical()),
-            ListenerSocket::Unix(_) => None,
-        }
+        self.get_ref().plain().client()
     }
 
     /// Returns whether it came to a loopback address over TCP, where any page that a browser of this host shows can ask.
     pub(crate) fn is_loopback(&self) -> bool {
-        match self.get_ref() {
-            ListenerSocket::Tcp(stream) => {
-                stream.local_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback())
-            }
-            ListenerSocket::Unix(_) => false,
-        }
-    }
-}
-
-macro_rules! either {
-    ($socket:expr, $stream:ident => $call:expr) => {
-        match $socket.get_mut() {
-            ListenerSocket::Tcp($stream) => $call,
-            ListenerSocket::Unix($stream) => $call,
-        }
-    };
-}
-
-impl AsyncRead for ListenerSocket {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        either!(self, stream => Pin::new(stream).poll_read(cx, buf))
-    }
-}
-
-impl AsyncWrite for ListenerSocket {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        either!(self, stream => Pin::new(stream).poll_write(cx, bytes))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        either!(self, stream => Pin::new(stream).poll_flush(cx))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        either!(self, stream => Pin::new(stream).poll_shutdown(cx))
+        self.get_ref().plain().is_loopback()
     }
 }
 
@@ -156,6 +103,7 @@ pub(crate) struct BoundListener {
     address: Endpoint,
     listener: StdListener,
     file: Option<SocketFile>,
+    tls: Option<Arc<TlsTerminator>>,
 }
 
 /// A socket outside of any runtime.
@@ -190,7 +138,7 @@ impl BoundListener {
         };
         let (address, listener, file) =
             bound.map_err(|error| ServeError::Listen { listen: plan.listen.clone(), error })?;
-        Ok(BoundListener { plan: plan.clone(), address, listener, file })
+        Ok(BoundListener { plan: plan.clone(), address, listener, file, tls: None })
     }
 
     /// A listener with a socket that was handed over. Its file, if it has one, is whose it was.
@@ -204,7 +152,12 @@ impl BoundListener {
             }
             InheritedSocket::Unix(listener) => (plan.listen.clone(), StdListener::Unix(listener)),
         };
-        Ok(BoundListener { plan: plan.clone(), address, listener, file: None })
+        Ok(BoundListener { plan: plan.clone(), address, listener, file: None, tls: None })
+    }
+
+    /// Returns the listener so that its connections are in TLS.
+    pub(crate) fn in_tls(self, tls: Option<Arc<TlsTerminator>>) -> BoundListener {
+        BoundListener { tls, ..self }
     }
 
     /// Name, protocol and address.
@@ -220,7 +173,7 @@ impl BoundListener {
         open: impl FnOnce(Arc<ListenerContext>) -> Result<ServeConnection, MissingFeature>,
         stop: ShutdownSignal,
     ) -> Result<impl Future<Output = ()>, ServeError> {
-        let BoundListener { plan, address, listener, file } = self;
+        let BoundListener { plan, address, listener, file, tls } = self;
         let listening = match listener {
             StdListener::Tcp(listener) => TcpListener::from_std(listener).map(AsyncListener::Tcp),
             StdListener::Unix(listener) => UnixListener::from_std(listener).map(AsyncListener::Unix),
@@ -230,7 +183,8 @@ impl BoundListener {
         tracing::info!(listener, %protocol, %address, pipeline = plan.settings.pipeline(), "listening");
         let context = Arc::new(ListenerContext::new(node, plan));
         let serve = open(Arc::clone(&context))?;
-        Ok(accept(listening, file, context, serve, stop))
+        let serve = Arc::new(serve);
+        Ok(accept(listening, file, context, ConnectionService { tls, serve }, stop))
     }
 }
 
@@ -250,12 +204,34 @@ impl Drop for ConnectionGuard {
     }
 }
 
+/// The way of a listener's connections to its protocol.
+struct ConnectionService {
+    tls: Option<Arc<TlsTerminator>>,
+    serve: Arc<ServeConnection>,
+}
+
+impl ConnectionService {
+    /// Returns the conversation of a connection, after its handshake.
+    fn serve(&self, socket: PlainSocket, patience: Duration, stop: ShutdownSignal) -> ConversationFuture {
+        let Some(tls) = self.tls.clone() else {
+            let socket = ListenerSocket::Plain(socket);
+            return (self.serve)(WriteTimeoutStream::new(socket, patience), stop);
+        };
+        let serve = Arc::clone(&self.serve);
+        Box::pin(async move {
+            if let Some(socket) = tls.accept(socket, stop.clone()).await {
+                serve(WriteTimeoutStream::new(socket, patience), stop).await;
+            }
+        })
+    }
+}
+
 /// Takes connections as long as there is room for them; the others wait in the system's queue.
 async fn accept(
     listening: AsyncListener,
     file: Option<SocketFile>,
     face: Arc<ListenerContext>,
-    serve: ServeConnection,
+    service: ConnectionService,
     stop: ShutdownSignal,
 ) {
     let room = Arc::new(Semaphore::new(face.plan.connections_max.min(Semaphore::MAX_PERMITS)));
@@ -277,9 +253,8 @@ async fn accept(
         match accepted {
             Ok((socket, client)) => {
                 let Some(place) = admit(&face, &clients, client) else { continue };
-                let stream = WriteTimeoutStream::new(socket, face.node.timeout());
                 let open = ConnectionGuard::new(face.node.metrics.listener_connections(&face.plan.name));
-                let conversation = serve(stream, stop.clone());
+                let conversation = service.serve(socket, face.node.timeout(), stop.clone());
                 conversations.spawn(async move {
                     let _open = open;
                     conversation.await;
@@ -299,7 +274,7 @@ async fn accept(
 
 impl AsyncListener {
     /// The next connection, and its client's address over TCP.
-    async fn accept(&self) -> io::Result<(ListenerSocket, Option<IpAddr>)> {
+    async fn accept(&self) -> io::Result<(PlainSocket, Option<IpAddr>)> {
         match self {
             AsyncListener::Tcp(listener) => {
                 let (stream, client) = listener.accept().await?;
@@ -307,9 +282,9 @@ impl AsyncListener {
                 if let Err(error) = stream.set_nodelay(true) {
                     tracing::debug!(%error, "a connection keeps its delay");
                 }
-                Ok((ListenerSocket::Tcp(stream), Some(client.ip().to_canonical())))
+                Ok((PlainSocket::Tcp(stream), Some(client.ip().to_canonical())))
             }
-            AsyncListener::Unix(listener) => Ok((ListenerSocket::Unix(listener.accept().await?.0), None)),
+            AsyncListener::Unix(listener) => Ok((PlainSocket::Unix(listener.accept().await?.0), None)),
         }
     }
 }

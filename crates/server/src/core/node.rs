@@ -36,6 +36,7 @@ use crate::core::reading_pool::ReadingPool;
 use crate::core::sessions::SessionAuthority;
 use crate::core::shares::{Caller, Share, Shares};
 use crate::core::signature_metrics::SignatureMetrics;
+use crate::core::tls::TlsMetrics;
 use crate::core::tokens::{TokenAuthority, bearer};
 use crate::core::traffic::TrafficHistory;
 use crate::core::viewer::ViewerSessions;
@@ -62,6 +63,8 @@ pub(crate) struct Node {
     pub(crate) keys: Arc<KeyCache>,
     /// The counters of signatures of requests.
     pub(crate) signatures: SignatureMetrics,
+    /// The counters of TLS.
+    pub(crate) tls: TlsMetrics,
     #[cfg(feature = "grpc")]
     pub(crate) grpc: GrpcResources,
     /// Its settings, as at the start.
@@ -150,6 +153,7 @@ impl Node {
             message_lookups: MessageLookups::new(&engine.plan().node, metrics.registry()),
             keys: Arc::new(KeyCache::new(metrics.registry())),
             signatures: SignatureMetrics::new(metrics.registry()),
+            tls: TlsMetrics::new(metrics.registry()),
             #[cfg(feature = "grpc")]
             grpc: GrpcResources::new(bodies / 2, metrics.registry()),
             metrics,
@@ -164,7 +168,7 @@ impl Node {
             pages: AdmissionQueue::of_pages(),
             descriptors: Arc::new(DescriptorBudget::of_process()),
             guesses: AuthFailures::default(),
-            peers: PeerTable::new(timeout),
+            peers: PeerTable::new(timeout, plan.tls.as_ref()),
             reading: ReadingPool::of_machine(),
             snapshots: Mutex::default(),
             room: Arc::new(Shares::new(bodies)),

@@ -10,6 +10,7 @@
 //! needs no token, and is not passed on again.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,10 +21,12 @@ use engine::{Engine, Impact, NodeEntries};
 use event::{Span, Time};
 use journal::NodeNumber;
 use parking_lot::Mutex;
+use plan::{ClientCertificates, TlsPlan};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::time::sleep;
+use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
 
 use crate::api;
 use crate::core::admission::AdmissionQueue;
@@ -107,8 +110,10 @@ pub(crate) struct PeerTable {
 }
 
 impl PeerTable {
-    pub(crate) fn new(timeout: Duration) -> PeerTable {
+    pub(crate) fn new(timeout: Duration, tls: Option<&TlsPlan>) -> PeerTable {
+        let tls = tls.map(trust).unwrap_or_default();
         let agent = ureq::Agent::config_builder()
+            .tls_config(tls)
             .timeout_connect(Some(CONNECT_WITHIN))
             .timeout_global(Some(timeout / 2))
             .http_status_as_error(false)
@@ -151,6 +156,28 @@ impl PeerTable {
         }
         *self.heard.lock() = now;
     }
+}
+
+/// Returns what nodes are shown and believed over TLS: the listener's own certificate, and where it has authorities for its
+/// clients' certificates, those. Else public ones vouch for other nodes.
+fn trust(plan: &TlsPlan) -> TlsConfig {
+    let certificates = |path: &Path| -> Option<Vec<Certificate<'static>>> {
+        let text = std::fs::read(path).ok()?;
+        let items = parse_pem(&text).filter_map(|item| match item.ok()? {
+            PemItem::Certificate(certificate) => Some(certificate),
+            _ => None,
+        });
+        Some(items.collect::<Vec<_>>()).filter(|found| !found.is_empty())
+    };
+    let roots = match &plan.clients {
+        ClientCertificates::Ignored => None,
+        ClientCertificates::Optional(path) | ClientCertificates::Required(path) => certificates(path),
+    };
+    let roots = roots.map_or(RootCerts::WebPki, |roots| RootCerts::new_with_certs(&roots));
+    let key = std::fs::read(&plan.key).ok().and_then(|text| PrivateKey::from_pem(&text).ok());
+    let own = certificates(&plan.certificate).zip(key);
+    let own = own.map(|(chain, key)| ClientCert::new_with_certs(&chain, key));
+    TlsConfig::builder().root_certs(roots).client_cert(own).build()
 }
 
 /// Says once that this node is there, and hears of the others. Does nothing for a node of its own.

@@ -72,7 +72,6 @@ impl Shares {
     }
 
     /// Returns so much for anybody.
-    #[cfg(any(test, feature = "grpc"))]
     pub(crate) fn for_anybody(all: usize) -> Shares {
         Shares::with_reserve(all, 0)
     }

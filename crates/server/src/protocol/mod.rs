@@ -14,6 +14,7 @@ pub(crate) mod http;
 pub(crate) mod input;
 pub mod mail;
 pub mod milter;
+mod monitoring;
 pub mod policy;
 pub mod resp;
 mod rspamd;
@@ -21,11 +22,12 @@ mod spamc;
 
 use std::sync::Arc;
 
-use plan::{MissingFeature, ProtocolPlan};
+use plan::{MissingFeature, Protocol, ProtocolPlan};
 
 use self::rspamd::RspamdListener;
 use crate::core::listener::{ListenerStream, ServeConnection, ShutdownSignal};
 use crate::core::listener_context::ListenerContext;
+use crate::core::tls::{HTTP_1, HTTP_2};
 
 /// Returns what holds conversations on a listener: the protocols, each with what its conversations share.
 ///
@@ -40,6 +42,7 @@ pub(crate) fn open(listener: Arc<ListenerContext>) -> Result<ServeConnection, Mi
         }
         ProtocolPlan::Spamc(mail) => serve(listener.with(mail.clone()), spamc::converse),
         ProtocolPlan::Resp(resp) => serve(listener.with(resp.clone()), resp::converse),
+        ProtocolPlan::Monitoring => serve(listener.with(()), monitoring::converse),
         #[cfg(feature = "grpc")]
         ProtocolPlan::Envoy => serve(listener.with(()), envoy::converse),
         #[cfg(feature = "grpc")]
@@ -47,6 +50,15 @@ pub(crate) fn open(listener: Arc<ListenerContext>) -> Result<ServeConnection, Mi
         #[cfg(not(feature = "grpc"))]
         ProtocolPlan::Envoy | ProtocolPlan::Grpc(_) => return Err(MissingFeature(plan::BuildFeature::Grpc)),
     })
+}
+
+/// Returns the names of what clients of a protocol speak within TLS (ALPN), if it has names.
+pub(crate) fn application_protocols(protocol: Protocol) -> &'static [&'static [u8]] {
+    match protocol {
+        Protocol::Rspamd | Protocol::Monitoring => HTTP_1,
+        Protocol::Envoy | Protocol::Grpc => HTTP_2,
+        Protocol::Milter | Protocol::Policy | Protocol::Spamc | Protocol::Resp => &[],
+    }
 }
 
 fn serve<T, F>(shared: T, converse: fn(ListenerStream, Arc<T>, ShutdownSignal) -> F) -> ServeConnection

@@ -65,7 +65,7 @@ fn is_multiarch(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().contains("-linux-gnu"))
 }
 
-fn fed(command: &mut Command, input: &str) -> Output {
+pub(crate) fn fed(command: &mut Command, input: &str) -> Output {
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();

@@ -13,7 +13,7 @@ use engine::{Directory, Engine};
 use event::Time;
 use plan::{Config, Overrides, Plan, preset};
 use serde_json::Value;
-use server::{Clock, ServeError, Server};
+use server::{CertificateStore, Clock, ServeError, Server};
 use tokio::sync::oneshot;
 
 /// The time that every test runs at: 2026-05-17T10:00:00Z.
@@ -93,6 +93,8 @@ pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     /// The addresses of mail servers' listeners, by name.
     pub(crate) listeners: Vec<(String, String)>,
+    /// The certificates of its listeners.
+    pub(crate) certificates: Arc<CertificateStore>,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<Result<(), ServeError>>,
 }
@@ -116,7 +118,7 @@ pub(crate) fn start_by(
     let engine = Arc::new(Engine::open(directory, plan).unwrap());
     let clock = clock(&engine);
     let server = Server::bind(engine, clock).unwrap();
-    let address = server.local_addr();
+    let (address, certificates) = (server.local_addr(), server.certificates());
     let listeners =
         server.listeners().map(|(name, _, endpoint)| (name.to_owned(), endpoint.to_string())).collect();
     let (stop, stopped) = oneshot::channel();
@@ -127,7 +129,7 @@ pub(crate) fn start_by(
             let _ = stopped.await;
         }))
     });
-    Running { address, listeners, stop, thread }
+    Running { address, listeners, certificates, stop, thread }
 }
 
 /// Rules by which a message's subject, or its sender, says what is to become of it.

@@ -2,6 +2,7 @@
 
 mod access;
 mod auth;
+mod authority;
 mod bans;
 mod batch;
 mod challenge_solver;
@@ -41,4 +42,5 @@ mod rules;
 mod spamc;
 mod statistics;
 mod strangers;
+mod tls;
 mod visitors;

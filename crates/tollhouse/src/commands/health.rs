@@ -6,6 +6,7 @@ use crate::client::{ApiClient, CallError};
 use crate::console::{Output, say};
 use crate::exit::{CommandError, Exit};
 use crate::options::JsonOption;
+use crate::trust::TrustOptions;
 
 /// Ask a server whether it takes requests
 #[derive(clap::Args)]
@@ -13,6 +14,7 @@ use crate::options::JsonOption;
 Examples:
   tollhouse health                                    The server on 127.0.0.1:8377
   tollhouse health --server http://10.0.0.1:8377 --json
+  tollhouse health --server https://10.0.0.1:8377 --ca ca.pem
 
 Exit code 0: it takes requests; a condition that is wrong all the same is named. 1: it is alive and
 takes none, and says why. 2: nobody answers.")]
@@ -21,12 +23,14 @@ pub(crate) struct HealthArgs {
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8377")]
     server: String,
     #[command(flatten)]
+    trust: TrustOptions,
+    #[command(flatten)]
     json: JsonOption,
 }
 
 pub(crate) fn run(args: HealthArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
-    match ApiClient::new(&args.server, None)?.readiness() {
+    match ApiClient::new(&args.server, None, &args.trust)?.readiness() {
         Ok(health) => {
             if out.is_json() {
                 out.json(&health)?;

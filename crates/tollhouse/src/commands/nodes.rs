@@ -6,6 +6,7 @@ use crate::client::ApiClient;
 use crate::console::{BOLD, DIM, Output, PLAIN, TableCell, TextTable};
 use crate::exit::{CommandError, Exit};
 use crate::options::JsonOption;
+use crate::trust::TrustOptions;
 
 /// Show the nodes that share statistics: which are there, and what they run
 #[derive(clap::Args)]
@@ -24,12 +25,14 @@ pub(crate) struct NodesArgs {
     #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     token: Option<String>,
     #[command(flatten)]
+    trust: TrustOptions,
+    #[command(flatten)]
     json: JsonOption,
 }
 
 pub(crate) fn run(args: NodesArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
-    let nodes = ApiClient::new(&args.server, args.token.as_deref())?.nodes()?.nodes;
+    let nodes = ApiClient::new(&args.server, args.token.as_deref(), &args.trust)?.nodes()?.nodes;
     let odd = odd_pipelines(&nodes);
     let is_fine = odd.is_empty() && nodes.iter().all(|node| ["here", "ready"].contains(&node.state.as_str()));
     if out.is_json() {

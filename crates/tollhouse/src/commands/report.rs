@@ -11,6 +11,7 @@ use crate::client::ApiClient;
 use crate::console::{Output, say};
 use crate::exit::{CommandError, Exit};
 use crate::options::JsonOption;
+use crate::trust::TrustOptions;
 
 /// Pass on reports that people send by mail: forwarded, attached, or a feedback report (ARF)
 #[derive(clap::Args)]
@@ -46,6 +47,8 @@ pub(crate) struct ReportArgs {
     #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     token: Option<String>,
     #[command(flatten)]
+    trust: TrustOptions,
+    #[command(flatten)]
     json: JsonOption,
 }
 
@@ -59,7 +62,7 @@ struct ReportLine<'a> {
 
 pub(crate) fn run(args: ReportArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
-    let client = ApiClient::new(&args.server, args.token.as_deref())?;
+    let client = ApiClient::new(&args.server, args.token.as_deref(), &args.trust)?;
     let to = args.to.join(", ");
     let (mut mails, mut duplicates, mut exit) = (0, 0, Exit::Fine);
     for file in &args.files {

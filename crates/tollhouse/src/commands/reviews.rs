@@ -9,6 +9,7 @@ use server::api::{
 use crate::client::ApiClient;
 use crate::console::{BOLD, DIM, Output, TableCell, TextTable, colour, printable, say};
 use crate::exit::{CommandError, Exit};
+use crate::trust::TrustOptions;
 
 /// List, claim and decide what people are to look at
 #[derive(clap::Args)]
@@ -46,6 +47,8 @@ struct ReviewServerArgs {
     /// Bearer token for the server
     #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     token: Option<String>,
+    #[command(flatten)]
+    trust: TrustOptions,
     /// One JSON object a line on standard output, and nothing else there
     #[arg(long)]
     json: bool,
@@ -241,7 +244,7 @@ pub(crate) fn run(args: ReviewsArgs) -> Result<Exit, CommandError> {
 
 impl ReviewServerArgs {
     fn client(&self) -> Result<ApiClient, CommandError> {
-        ApiClient::new(&self.server, self.token.as_deref())
+        ApiClient::new(&self.server, self.token.as_deref(), &self.trust)
     }
 }
 

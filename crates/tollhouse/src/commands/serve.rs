@@ -26,7 +26,7 @@ Any address but a loopback one needs a token: `tokens` in the section [server].
 Sections [[listener]] open ports for mail servers; for a milter on the command line:
   --set listener.milter.protocol=milter --set listener.milter.listen=127.0.0.1:11332
 SIGINT and SIGTERM end it gracefully: requests are answered and everything is written.
-SIGHUP reloads the configuration; changed files reload anyhow.
+SIGHUP reloads the configuration and certificates; changed files reload anyhow.
 Under systemd it says when it serves, lives and stops (Type=notify, WatchdogSec=).
 It takes over sockets (FileDescriptorName=http, or the name of a [[listener]]). Files with the names
 of variables in $CREDENTIALS_DIRECTORY (LoadCredential=) are settings.
@@ -64,7 +64,7 @@ pub(crate) fn run(args: ServeArgs) -> Result<Exit, CommandError> {
     serve(Arc::new(engine), sockets, manager, |server| {
         // A program that reads JSON lines finds the addresses in the log.
         if !json {
-            say(format_args!("Tollhouse listens on http://{}", server.local_addr()));
+            say(format_args!("Tollhouse listens on {}", server.url()));
             for (_, protocol, listen) in server.listeners() {
                 say(format_args!("                   {listen} for {protocol}"));
             }
@@ -89,14 +89,20 @@ fn serve(
         let mut hangup = signal(SignalKind::hangup()).map_err(CommandError::new)?;
         let clock = Clock::of(SystemClock, engine.newest_decision());
         let (reloaded, of_reloads) = (Arc::clone(&engine), clock.clone());
+        let server = Server::bind_with(engine, clock, sockets)?;
+        let certificates = server.certificates();
         tokio::spawn(async move {
             while hangup.recv().await.is_some() {
                 let (engine, now) = (Arc::clone(&reloaded), of_reloads.now());
+                let certificates = Arc::clone(&certificates);
                 // One after the other. What came of it is logged.
-                let _ = tokio::task::spawn_blocking(move || reload(&engine, now)).await;
+                let renewed = tokio::task::spawn_blocking(move || {
+                    certificates.renew();
+                    reload(&engine, now);
+                });
+                let _ = renewed.await;
             }
         });
-        let server = Server::bind_with(engine, clock, sockets)?;
         listening(&server);
         server
             .supervised_by(manager)

@@ -8,6 +8,7 @@ use crate::client::ApiClient;
 use crate::console::{Output, say};
 use crate::exit::{CommandError, Exit};
 use crate::options::{DataOption, JsonOption, stopped};
+use crate::trust::TrustOptions;
 
 /// Make a consistent copy of a data directory, while a server runs on it or not
 #[derive(clap::Args)]
@@ -32,6 +33,8 @@ pub(crate) struct SnapshotArgs {
     #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     token: Option<String>,
     #[command(flatten)]
+    trust: TrustOptions,
+    #[command(flatten)]
     json: JsonOption,
 }
 
@@ -43,7 +46,8 @@ struct SnapshotLine<'a> {
 
 pub(crate) fn run(args: SnapshotArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
-    let server = args.server.as_deref().map(|url| ApiClient::new(url, args.token.as_deref())).transpose()?;
+    let client = |url| ApiClient::new(url, args.token.as_deref(), &args.trust);
+    let server = args.server.as_deref().map(client).transpose()?;
     let name = match (server, &args.target) {
         (Some(client), _) => client.snapshot()?.name,
         (None, target) => {

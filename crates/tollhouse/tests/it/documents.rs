@@ -30,6 +30,8 @@ fn the_guides_settings_are_taken() {
         ("content.md", include_str!("../../../../docs/guides/content.md")),
         ("feedback.md", include_str!("../../../../docs/guides/feedback.md")),
         ("authentication.md", include_str!("../../../../docs/guides/authentication.md")),
+        ("tls.md", include_str!("../../../../docs/operating/tls.md")),
+        ("personal-data.md", include_str!("../../../../docs/operating/personal-data.md")),
     ];
     for (name, guide) in guides {
         assert!(settings(guide).count() > 0, "{name}");
@@ -37,7 +39,10 @@ fn the_guides_settings_are_taken() {
             let data = Data::new(&["mail"]);
             let path = data.path().join("tollhouse.toml");
             let made = std::fs::read_to_string(&path).unwrap();
-            let written = if block.starts_with('[') {
+            let written = if block.starts_with("[server]\n") {
+                let (server, more) = block.split_once("\n\n").unwrap_or((block, ""));
+                format!("{}\n{more}\n", made.replace("[server]\n", &format!("{server}\n")))
+            } else if block.starts_with('[') {
                 format!("{made}\n{block}\n")
             } else if block.starts_with("preset =") {
                 made.replace("preset = \"mail\"\n", block)

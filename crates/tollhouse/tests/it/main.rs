@@ -50,4 +50,5 @@ mod site;
 mod start;
 #[cfg(feature = "arrow")]
 mod systems;
+mod tls;
 mod usage;

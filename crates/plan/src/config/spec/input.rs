@@ -56,6 +56,12 @@ pub(super) const TOP: Section = Section {
             "When statistics are unavailable, the journal cannot be written, or a proxy's question meets overload or a timeout: judge by what there is (`open`) or answer `throttle` (`closed`)",
         ),
         setting(
+            "journal_content",
+            SettingType::Choice(&["plain", "encrypted", "none"]),
+            None,
+            "Texts, lists, addresses and bytes of events in the journal: as they are (`plain`), encrypted by a key in `content.keys` of the data directory, which is not the secret (`encrypted`), or not at all (`none`). Without it: `plain`. See [personal-data.md](../operating/personal-data.md)",
+        ),
+        setting(
             "unknown",
             SettingType::Choice(&["error", "warn", "ignore"]),
             Some("\"warn\""),

@@ -5,13 +5,44 @@ use access::AccessScope;
 use super::{Section, SectionForm, SettingSpec, SettingType, required, setting};
 
 /// The protocols of listeners.
-const PROTOCOLS: &[&str] = &["milter", "policy", "rspamd", "spamc", "resp", "envoy", "grpc"];
+const PROTOCOLS: &[&str] = &["milter", "policy", "rspamd", "spamc", "resp", "envoy", "grpc", "monitoring"];
 
 /// The protocols of mail servers, and which of them hand over whole messages, or take one of our replies.
 const MAIL: &[&str] = &["milter", "policy", "rspamd", "spamc"];
 const MESSAGES: &[&str] = &["milter", "rspamd", "spamc"];
 const REPLYING: &[&str] = &["milter", "policy", "rspamd"];
 const ENVELOPES: &[&str] = &["milter", "policy"];
+
+/// The protocols whose clients speak TLS. Sendmail's milter and Postfix's policy delegation have none.
+const ENCRYPTED: &[&str] = &["rspamd", "spamc", "resp", "envoy", "grpc", "monitoring"];
+
+/// The settings of TLS.
+const TLS: &[SettingSpec] = &[
+    required(
+        "certificate",
+        SettingType::Text,
+        "File in PEM: the certificate, and behind it those between it and its authority. Like the other files of `tls` it lies beside the configuration, is read again when it has changed and at SIGHUP, and one that cannot be used leaves the one before in use",
+    ),
+    required("key", SettingType::Text, "File in PEM of its private key (PKCS #8, SEC 1 or PKCS #1)"),
+    setting(
+        "client_ca",
+        SettingType::Text,
+        None,
+        "File in PEM of the authorities that vouch for certificates of clients. Unless given, clients are asked for none",
+    ),
+    setting(
+        "client_certificates",
+        SettingType::Choice(&["optional", "required"]),
+        None,
+        "Whether a client without a certificate may ask. Unless given: `required`. One that nobody of `client_ca` vouches for is always refused",
+    ),
+    setting(
+        "minimum",
+        SettingType::Choice(&["1.2", "1.3"]),
+        None,
+        "Oldest version of TLS. Unless given: `1.2`; older ones are not spoken",
+    ),
+];
 
 /// The choice of what a mail server can be asked to do.
 const REPLY: SettingType =
@@ -100,6 +131,7 @@ pub(super) const SERVER: Section = Section {
             Some("\"5s\""),
             "Time during which a body may come at any pace",
         ),
+        setting("tls", SettingType::Table(TLS), None, "HTTPS instead of HTTP"),
     ],
 };
 
@@ -153,7 +185,7 @@ pub(super) const LISTENER: Section = Section {
     name: "listener",
     form: SectionForm::List("name"),
     node: true,
-    doc: "A socket for mail servers, Redis clients (`resp`), Envoy (`envoy`) or batches (`grpc`).",
+    doc: "A socket for mail servers, Redis clients (`resp`), Envoy (`envoy`), batches (`grpc`), or probes and Prometheus (`monitoring`).",
     settings: &[
         required("name", SettingType::Name, "Its name in the log and in metrics"),
         required("protocol", SettingType::Choice(PROTOCOLS), "Protocol of its clients"),
@@ -217,6 +249,13 @@ pub(super) const LISTENER: Section = Section {
             Some("\"10m\""),
             "Time after which a silent connection is closed",
         ),
+        setting(
+            "tls",
+            SettingType::Table(TLS),
+            None,
+            "TLS, with the keys of that of `[server]`. Milters and policy delegation have none in their protocols: use a Unix socket",
+        )
+        .only("protocol", ENCRYPTED),
         setting(
             "learn",
             SettingType::Bool,
@@ -316,6 +355,9 @@ mod tests {
         }
         match setting.shape {
             SettingType::Secret(_) => "\"0123456789abcdef\"".to_owned(),
+            SettingType::Table(_) if setting.key == "tls" => {
+                "{ certificate = \"a.pem\", key = \"a.key\" }".to_owned()
+            }
             SettingType::Table(_) => "{ tag = \"pass\" }".to_owned(),
             SettingType::Name => "\"mail\"".to_owned(),
             _ => "\"quarantine@example.org\"".to_owned(),

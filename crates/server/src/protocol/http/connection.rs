@@ -17,7 +17,7 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
@@ -25,10 +25,12 @@ use super::forward_auth::PeerAddress;
 use super::guard::OTHER;
 use crate::core::descriptors::{ClientConnectionPermit, ClientConnections, DescriptorPermit};
 use crate::core::framing::{FramingFault, SharedFault, WatchedStream};
-use crate::core::listener::{ACCEPT_PAUSE, ConnectionGuard};
+use crate::core::listener::{ACCEPT_PAUSE, ConnectionGuard, ShutdownSignal};
 use crate::core::load_shedding::{PausedStream, ReadPause};
 use crate::core::node::Node;
 use crate::core::problem::INVALID_FRAMING;
+use crate::core::socket::{ListenerSocket, PlainSocket};
+use crate::core::tls::TlsTerminator;
 use crate::core::write_timeout::WriteTimeoutStream;
 
 /// Bytes of a request's head. What is larger is answered 431.
@@ -40,6 +42,7 @@ pub(crate) async fn accept(
     node: &Arc<Node>,
     router: &Router,
     connections: &HttpConnections,
+    (tls, stop): (Option<&Arc<TlsTerminator>>, &ShutdownSignal),
 ) {
     let room = Arc::new(Semaphore::new(node.plan().connections_max.min(Semaphore::MAX_PERMITS)));
     let clients = Arc::new(ClientConnections::default());
@@ -55,9 +58,23 @@ pub(crate) async fn accept(
                     continue;
                 };
                 let held = (permit, descriptor, place);
-                let connection =
-                    connection(stream, peer, Arc::clone(node), router.clone(), connections.watch(), held);
-                tokio::spawn(connection);
+                // Answers are written whole; waiting for more to send would only delay them.
+                if let Err(error) = stream.set_nodelay(true) {
+                    tracing::debug!(%error, "a connection keeps its delay");
+                }
+                let (node, router, watched) = (Arc::clone(node), router.clone(), connections.watch());
+                let (socket, tls, stop) = (PlainSocket::Tcp(stream), tls.cloned(), stop.clone());
+                tokio::spawn(async move {
+                    let _open = ConnectionGuard::new(node.metrics.connections.clone());
+                    let socket = match tls {
+                        None => Some(ListenerSocket::Plain(socket)),
+                        Some(tls) => tls.accept(socket, stop).await,
+                    };
+                    if let Some(socket) = socket {
+                        connection(socket, peer, node, router, watched).await;
+                    }
+                    drop::<(OwnedSemaphorePermit, DescriptorPermit, ClientConnectionPermit)>(held);
+                });
             }
             Err(error) => {
                 drop(descriptor);
@@ -108,18 +125,12 @@ impl Drop for FreshConnection {
 }
 
 async fn connection(
-    stream: TcpStream,
+    stream: ListenerSocket,
     peer: PeerAddress,
     node: Arc<Node>,
     router: Router,
     (watcher, fresh): (Watcher, FreshConnection),
-    _held: (OwnedSemaphorePermit, DescriptorPermit, ClientConnectionPermit),
 ) {
-    let _open = ConnectionGuard::new(node.metrics.connections.clone());
-    // Answers are written whole; waiting for more to send would only delay them.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "a connection keeps its delay");
-    }
     let (patience, rest) = (node.timeout(), ReadPause::default());
     let found = SharedFault::default();
     let stream = WatchedStream::new(PausedStream::new(stream, rest.clone()), found.clone());

@@ -34,12 +34,6 @@ pub(crate) async fn pipelines(State(node): State<Arc<Node>>) -> Json<api::Pipeli
     Json(api::PipelinesJson { pipelines: pipelines.collect() })
 }
 
-fn health(conditions: Vec<api::ConditionJson>) -> Json<api::HealthJson> {
-    let status = if conditions.is_empty() { "ok" } else { "degraded" };
-    let version = env!("CARGO_PKG_VERSION").to_owned();
-    Json(api::HealthJson { status: status.to_owned(), version, conditions })
-}
-
 /// Returns whether the process is alive. Never needs a token.
 #[utoipa::path(
     get,
@@ -49,7 +43,7 @@ fn health(conditions: Vec<api::ConditionJson>) -> Json<api::HealthJson> {
     responses((status = 200, description = "It is", body = api::HealthJson)),
 )]
 pub(super) async fn healthz() -> Json<api::HealthJson> {
-    health(Vec::new())
+    Json(api::HealthJson::of(Vec::new()))
 }
 
 /// Makes a copy of the data directory, in its `snapshots`. Requests go on meanwhile. Closed files are hard links where the
@@ -84,7 +78,7 @@ pub(super) async fn snapshot(
 )]
 pub(crate) async fn readyz(State(node): State<Arc<Node>>) -> Result<Json<api::HealthJson>, HttpFailure> {
     match node.unready() {
-        None => Ok(health(node.engine.health().list().into_iter().map(api::ConditionJson::from).collect())),
+        None => Ok(Json(api::HealthJson::of(node.engine.health().list()))),
         Some(why) => Err(UNAVAILABLE.failure(why)),
     }
 }

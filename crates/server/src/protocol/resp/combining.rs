@@ -140,8 +140,9 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::core::listener::{ListenerSocket, ShutdownSignal};
+    use crate::core::listener::ShutdownSignal;
     use crate::core::node::Node;
+    use crate::core::socket::{ListenerSocket, PlainSocket};
     use crate::core::write_timeout::WriteTimeoutStream;
     use crate::protocol::resp::converse;
 
@@ -265,7 +266,8 @@ mod tests {
             sockets.push((client, served));
         }
         let begin = |(client, served)| {
-            let stream = WriteTimeoutStream::new(ListenerSocket::Unix(served), DEADLINE);
+            let socket = ListenerSocket::Plain(PlainSocket::Unix(served));
+            let stream = WriteTimeoutStream::new(socket, DEADLINE);
             (BufReader::new(client), tokio::spawn(converse(stream, Arc::clone(&face), stop.clone())))
         };
         let mut clients: Vec<_> = sockets.into_iter().map(begin).collect();

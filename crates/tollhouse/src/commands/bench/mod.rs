@@ -33,6 +33,7 @@ use crate::input::messages::{EnvelopeOption, InputMessage, InputMessageIter};
 use crate::message_reader::{MessageOptions, ThreadsOption, each_message, message_pipeline};
 use crate::options::{EngineOptions, JsonOption, LocalEngine};
 use crate::tally::per_second;
+use crate::trust::TrustOptions;
 
 /// Measure how fast it is here
 #[derive(clap::Args)]
@@ -369,7 +370,7 @@ impl ServerProcess {
         let before = events::cpu(self.child.id()).ok();
         let started = Instant::now();
         let one = |connection: usize| -> Result<Vec<Duration>, CommandError> {
-            let client = ApiClient::new(&self.address, None)?;
+            let client = ApiClient::new(&self.address, None, &TrustOptions::default())?;
             let mut took = Vec::new();
             // Each connection begins elsewhere in the samples.
             for turn in (connection * 37..).take_while(|_| started.elapsed() < seconds) {

@@ -37,6 +37,7 @@ use crate::exit::{CommandError, Exit};
 use crate::input::messages::EnvelopeOption;
 use crate::interrupt::Interrupt;
 use crate::rendering;
+use crate::trust::TrustOptions;
 use learning::Learning;
 use samples::{Sample, samples};
 
@@ -101,7 +102,7 @@ fn sent(
     interrupt: &Interrupt,
 ) -> Result<Option<Vec<DemoDecision>>, CommandError> {
     let (node, clock) = Node::start(data, samples)?;
-    let client = ApiClient::new(&format!("http://{}", node.address), None)?;
+    let client = ApiClient::new(&format!("http://{}", node.address), None, &TrustOptions::default())?;
     let judged = stream(&client, &clock, samples, lessons, interrupt);
     node.stop()?;
     judged
@@ -117,7 +118,7 @@ fn serve(
     once: bool,
 ) -> Result<Exit, CommandError> {
     let (node, clock) = Node::start(data, samples)?;
-    let client = ApiClient::new(&format!("http://{}", node.address), None)?;
+    let client = ApiClient::new(&format!("http://{}", node.address), None, &TrustOptions::default())?;
     say(format_args!(
         "{BOLD}Tollhouse{BOLD:#} runs on {} and is sent real mail and real requests, as if they came now.",
         client.base()

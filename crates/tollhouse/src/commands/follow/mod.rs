@@ -44,6 +44,7 @@ use crate::exit::{CommandError, Exit};
 use crate::input::messages::STDIN;
 use crate::interrupt::Interrupt;
 use crate::options::JsonOption;
+use crate::trust::TrustOptions;
 
 /// Follow a growing log, a pipe, a Kafka topic or a NATS stream, and have a server judge each event as it comes
 #[derive(clap::Args)]
@@ -97,6 +98,8 @@ pub(crate) struct FollowArgs {
     #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     token: Option<String>,
     #[command(flatten)]
+    trust: TrustOptions,
+    #[command(flatten)]
     json: JsonOption,
 }
 
@@ -136,7 +139,7 @@ struct FollowPosition {
 }
 
 pub(crate) fn run(args: FollowArgs) -> Result<Exit, CommandError> {
-    let client = ApiClient::new(&args.server, args.token.as_deref())?;
+    let client = ApiClient::new(&args.server, args.token.as_deref(), &args.trust)?;
     let interrupt = Interrupt::watch(None);
     let lines = match &args.crowdsec {
         Some(directory) => {

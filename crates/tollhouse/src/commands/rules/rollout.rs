@@ -12,6 +12,7 @@ use crate::clock::now;
 use crate::console::{BOLD, DIM, Output, TableCell, TextTable, say};
 use crate::exit::{CommandError, Exit};
 use crate::options::{Backend, EngineOptions, JsonOption, LocalEngine, ServerOptions};
+use crate::trust::TrustOptions;
 
 /// Largest text of rules that is read.
 const TEXT_BYTES_MAX: u64 = 16 << 20;
@@ -39,6 +40,8 @@ struct NodeTargetArgs {
     /// Bearer token for the server
     #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     token: Option<String>,
+    #[command(flatten)]
+    trust: TrustOptions,
     #[command(flatten)]
     json: JsonOption,
 }
@@ -144,7 +147,7 @@ pub(crate) struct RulesPromoteArgs {
 
 impl NodeTargetArgs {
     fn client(&self) -> Result<ApiClient, CommandError> {
-        ApiClient::new(&self.server, self.token.as_deref())
+        ApiClient::new(&self.server, self.token.as_deref(), &self.trust)
     }
 }
 

@@ -1,0 +1,53 @@
+//! An authority of tests, and the certificates that it vouches for.
+
+use std::path::{Path, PathBuf};
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+/// An authority whose files lie in a directory: `NAME.ca`, and `x.pem` with `x.key` of each certificate `x`.
+pub(crate) struct TestAuthority {
+    directory: PathBuf,
+    pub(crate) path: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl TestAuthority {
+    pub(crate) fn new(directory: &Path, name: &str) -> TestAuthority {
+        let mut params = named(name, &[]);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let path = directory.join(format!("{name}.ca"));
+        std::fs::write(&path, params.self_signed(&key).unwrap().pem()).unwrap();
+        let path = path.display().to_string();
+        TestAuthority { directory: directory.to_path_buf(), path, issuer: Issuer::new(params, key) }
+    }
+
+    /// Writes a certificate of this name for the own host, with its key. Answers with the paths of both.
+    pub(crate) fn issue(&self, name: &str) -> [String; 2] {
+        let key = KeyPair::generate().unwrap();
+        let params = named(name, &["localhost", "127.0.0.1"]);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let write = |ending: &str, text: String| {
+            let path = self.directory.join(format!("{name}.{ending}"));
+            // As those who renew certificates do it.
+            let fresh = path.with_extension("new");
+            std::fs::write(&fresh, text).unwrap();
+            std::fs::rename(&fresh, &path).unwrap();
+            path.display().to_string()
+        };
+        [write("pem", certificate.pem()), write("key", key.serialize_pem())]
+    }
+
+    /// The value of a listener's setting `tls` with a certificate of this name, and more keys.
+    pub(crate) fn setting(&self, name: &str, more: &str) -> String {
+        let [certificate, key] = self.issue(name);
+        format!("{{ certificate = {certificate:?}, key = {key:?}{more} }}")
+    }
+}
+
+fn named(name: &str, hosts: &[&str]) -> CertificateParams {
+    let mut params =
+        CertificateParams::new(hosts.iter().map(|host| (*host).to_owned()).collect::<Vec<_>>()).unwrap();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params
+}
