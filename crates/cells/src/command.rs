@@ -429,7 +429,8 @@ fn write(
         keys.keep(0, until(clock, ttl));
         return Ok(answer(1, has, 0, &[]));
     }
-    if has < previous {
+    // Neither before nor after it: what an ended process of the node sent may have arrived meanwhile.
+    if has != previous {
         return Ok(answer(2, has, 0, &[]));
     }
     let forms = forms_of(&mut reader, registry)?;

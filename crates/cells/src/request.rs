@@ -19,7 +19,7 @@ use crate::leaf::{TableKey, content_bytes, push_content};
 pub const VERSION: u8 = 1;
 /// Most cells and places that one request may name: a longer one is cut by who asks.
 pub const PLACES_MAX: usize = 1 << 14;
-/// Most changes of one batch, which cannot be cut: a node makes it of what it has for a partition.
+/// Most changes of one batch, which is made as a whole: nodes send what they have for a partition in several before that.
 pub const CHANGES_MAX: usize = 1 << 22;
 /// Most forms of a request.
 pub const FORMS_MAX: usize = 1 << 12;

@@ -2,19 +2,21 @@
 //!
 //! ```text
 //! cut     pending ─► the batch `number`, which waits until it is acknowledged
-//! learn   which batch the cluster has ─► what the journal has after it is one batch, and waits
+//! seal    pending, grown large while another waits ─► a batch that waits behind it
+//! learn   which batch the cluster has ─► what the journal has after it is one batch, or a few, and waits
 //! split   the cluster has a part of it, which a process that has ended had sent ─► the rest waits
 //! ```
 //!
 //! Here is what changes in memory; who sends batches is `flush`.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use event::{Kind, Time};
 use hashbrown::HashMap;
 
-use crate::cache::{CacheShard, SentDelta};
+use crate::cache::{CacheEntry, CacheShard, SentDelta};
 use crate::catalog::{ClusterCatalog, CompiledForm};
 use crate::cell::CellId;
 use crate::chain::ChainId;
@@ -26,8 +28,38 @@ use crate::wal::WalAddition;
 impl CacheShard {
     /// Makes a partition's pending additions a batch.
     pub(crate) fn cut(&mut self, at: usize, world: &ClusterCatalog, now: Duration, interval: Duration) {
+        let batch = self.cut_pending(at, world, now);
         let Some(part) = self.parts.get_mut(at) else { return };
-        let number = part.number;
+        part.waiting = batch;
+        while part.due <= now {
+            part.due += interval;
+        }
+    }
+
+    /// Returns true if so much is pending in a cell's partition that it is to be sealed.
+    pub(crate) fn is_full(&self, id: CellId, bytes_max: usize) -> bool {
+        self.parts.get(self.part_of(id)).is_some_and(|part| part.pending_bytes >= bytes_max)
+    }
+
+    /// Makes the pending additions of a cell's partition a batch that waits behind others, so that none is too large for a
+    /// request. It is not sent before all is in the journal that requests are adding: as they go on, what they add next is
+    /// of the next batch.
+    pub(crate) fn seal(&mut self, id: CellId, world: &ClusterCatalog, now: Duration) {
+        let at = self.part_of(id);
+        let batch = self.cut_pending(at, world, now);
+        if let Some(part) = self.parts.get_mut(at) {
+            part.sealed.extend(batch);
+        }
+    }
+
+    fn cut_pending(
+        &mut self,
+        at: usize,
+        world: &ClusterCatalog,
+        now: Duration,
+    ) -> Option<UnacknowledgedBatch> {
+        let part = self.parts.get_mut(at)?;
+        let (number, previous, acknowledged) = (part.number, part.last_cut(), part.acknowledged);
         let mut deltas = std::mem::take(&mut part.orphans);
         for id in std::mem::take(&mut part.dirty) {
             let Some(entry) = self.get_mut(id) else { continue };
@@ -35,22 +67,18 @@ impl CacheShard {
             let delta: Arc<CellDelta> = Arc::from(delta);
             let mut renews = true;
             if let Some(known) = world.forms.get(&entry.form) {
-                entry.fold(&known.plan);
+                entry.fold(&known.plan, acknowledged);
                 renews = entry.renews(now, known.renew_after);
             }
-            entry.sent = Some(SentDelta { number, delta: delta.clone() });
+            entry.send(number, delta.clone());
             if !delta.is_carried() {
                 deltas.push(BatchItem { id, form: entry.form, delta, renews });
             }
         }
-        let Some(part) = self.parts.get_mut(at) else { return };
+        let part = self.parts.get_mut(at)?;
         part.pending_bytes = 0;
         part.number += 1;
-        part.waiting =
-            Some(UnacknowledgedBatch { number, previous: part.acknowledged, deltas: Arc::new(deltas) });
-        while part.due <= now {
-            part.due += interval;
-        }
+        Some(UnacknowledgedBatch { number, previous, deltas: Arc::new(deltas) })
     }
 
     /// Takes in which batch of this node a partition has. Answers what the journal is to be told: after a machine
@@ -60,7 +88,7 @@ impl CacheShard {
         at: usize,
         has: u64,
         world: &ClusterCatalog,
-        now: Duration,
+        (now, bytes_max): (Duration, usize),
         lost: &mut u64,
     ) -> Vec<WalAddition> {
         let Some(part) = self.parts.get_mut(at) else { return Vec::new() };
@@ -72,10 +100,24 @@ impl CacheShard {
         part.retained.push_back((has, now));
         part.replays = part.replays.split_off(&has.saturating_add(1));
         let partition = part.partition;
-        if has >= part.number {
-            part.number = has + 1;
+        // The first that this process has begun.
+        let fresh = part.sealed.front().map_or(part.number, |sealed| sealed.number);
+        if has >= fresh {
+            let by = has + 1 - fresh;
+            part.number += by;
+            part.sealed.iter_mut().for_each(|sealed| sealed.number += by);
+            part.link(has);
             let number = part.number;
             let mut added = Vec::new();
+            for UnacknowledgedBatch { number, deltas, .. } in &part.sealed {
+                for BatchItem { id, form, delta, .. } in deltas.iter() {
+                    let addition =
+                        |op| WalAddition { partition, number: *number, cell: *id, form: *form, op };
+                    added.extend(delta.ops().map(addition));
+                }
+            }
+            self.each_of(at, |entry| entry.renumber(fresh, by));
+            let Some(part) = self.parts.get(at) else { return added };
             for id in part.dirty.clone() {
                 let Some(entry) = self.get(id) else { continue };
                 for op in entry.pending.iter().flat_map(|delta| delta.ops()) {
@@ -84,16 +126,25 @@ impl CacheShard {
             }
             return added;
         }
-        let latest = part.number - 1;
+        let latest = fresh - 1;
         *lost += latest - has - (part.replays.len() as u64).min(latest - has);
-        self.wait_as_one(at, has, world);
+        self.wait_as_one(at, has, world, bytes_max);
         Vec::new()
     }
 
     /// Takes in that the cluster has a part of what waits as one. Nothing happens if it has not.
-    pub(crate) fn split(&mut self, at: usize, has: u64, world: &ClusterCatalog, now: Duration) {
+    pub(crate) fn split(
+        &mut self,
+        at: usize,
+        has: u64,
+        world: &ClusterCatalog,
+        now: Duration,
+        bytes_max: usize,
+    ) {
         let Some(part) = self.parts.get_mut(at).filter(|part| part.waits_for_part(has)) else { return };
-        let number = part.waiting.as_ref().map(|waiting| waiting.number);
+        let last = part.replays.last_key_value().map_or(has, |(last, _)| *last);
+        part.waiting = None;
+        part.sealed.retain(|sealed| sealed.number > last);
         let rest = part.replays.split_off(&has.saturating_add(1));
         let arrived = std::mem::replace(&mut part.replays, rest);
         let cells = |batches: &ReplayedBatches| -> Vec<CellId> {
@@ -110,7 +161,7 @@ impl CacheShard {
         part.chain.end();
         for id in waiting.iter().chain(&arrived) {
             if let Some(entry) = self.get_mut(*id) {
-                entry.sent.take_if(|sent| Some(sent.number) == number);
+                drop(SentDelta::split(&mut entry.sent, last));
             }
         }
         for id in arrived {
@@ -119,26 +170,33 @@ impl CacheShard {
             }
         }
         self.recount();
-        self.wait_as_one(at, has, world);
+        self.wait_as_one(at, has, world, bytes_max);
     }
 
-    /// Makes all that the journal has after a batch one batch, which waits.
-    fn wait_as_one(&mut self, at: usize, has: u64, world: &ClusterCatalog) {
+    /// Makes all that the journal has after a batch one batch, or as few as are not too large, which wait.
+    fn wait_as_one(&mut self, at: usize, has: u64, world: &ClusterCatalog, bytes_max: usize) {
         let Some(part) = self.parts.get_mut(at) else { return };
-        let last = match part.replays.len() {
-            1 => part.replays.pop_last(),
-            _ => part.replays.last_key_value().map(|(number, last)| (*number, last.clone())),
+        let sums: Vec<_> = match part.replays.len() {
+            1 => part.replays.pop_last().into_iter().collect(),
+            _ => sums_of(&part.replays, world, bytes_max),
         };
-        let Some((number, mut all)) = last else { return };
-        // Earlier ones first, so that what happens to buckets keeps its order.
-        for (cell, delta) in part.replays.iter().rev().skip(1).flat_map(|(_, batch)| batch) {
-            let Some(known) = world.forms.get(&cell.1) else { continue };
-            let mut delta = delta.clone();
-            if let Some(later) = all.get(cell) {
-                delta.append(&known.plan, later);
-            }
-            all.insert(*cell, delta);
-        }
+        let batches: VecDeque<UnacknowledgedBatch> =
+            sums.into_iter().map(|(number, all)| self.wait(at, number, all, world)).collect();
+        let Some(part) = self.parts.get_mut(at) else { return };
+        let later = std::mem::replace(&mut part.sealed, batches);
+        part.sealed.extend(later);
+        part.advance();
+        part.link(has);
+    }
+
+    /// Has cells show what the journal says of a batch, and returns it.
+    fn wait(
+        &mut self,
+        at: usize,
+        number: u64,
+        mut all: HashMap<(CellId, u32), CellDelta>,
+        world: &ClusterCatalog,
+    ) -> UnacknowledgedBatch {
         let marks = self.believe_all(&mut all, world);
         let items = |deltas: HashMap<(CellId, u32), CellDelta>| -> Vec<BatchItem> {
             deltas.into_iter().map(|((id, form), delta)| BatchItem::new(id, form, Arc::new(delta))).collect()
@@ -147,11 +205,15 @@ impl CacheShard {
         for BatchItem { id, form, delta, .. } in deltas.iter().chain(&items(marks)) {
             let kind = Kind(id.kind & !RemoteCell::PAIR);
             if world.planned(id.key().space, kind).is_ok_and(|planned| planned.known.form.id == *form) {
-                self.entry(*id, *form, at, 0).0.sent = Some(SentDelta { number, delta: delta.clone() });
+                self.entry(*id, *form, at, 0).0.send(number, delta.clone());
             }
         }
-        let Some(part) = self.parts.get_mut(at) else { return };
-        part.waiting = Some(UnacknowledgedBatch { number, previous: has, deltas: Arc::new(deltas) });
+        UnacknowledgedBatch { number, previous: 0, deltas: Arc::new(deltas) }
+    }
+
+    fn each_of(&mut self, at: usize, mut change: impl FnMut(&mut CacheEntry)) {
+        let ids: Vec<CellId> = self.iter().map(|(id, _)| *id).filter(|id| self.part_of(*id) == at).collect();
+        ids.into_iter().for_each(|id| self.get_mut(id).into_iter().for_each(&mut change));
     }
 }
 
@@ -191,6 +253,40 @@ impl CacheShard {
     }
 }
 
+/// Adds up batches of the journal, in their order, as many as are not too large for a request, and returns each sum with
+/// the number of its last batch.
+pub(crate) fn sums_of(
+    batches: &ReplayedBatches,
+    world: &ClusterCatalog,
+    bytes_max: usize,
+) -> Vec<(u64, HashMap<(CellId, u32), CellDelta>)> {
+    let mut sums: Vec<(u64, HashMap<(CellId, u32), CellDelta>)> = Vec::new();
+    let mut bytes = 0;
+    for (number, batch) in batches {
+        let more = batch.values().map(CellDelta::bytes).sum::<usize>();
+        bytes += more;
+        let sum = match sums.last_mut() {
+            Some((last, sum)) if bytes <= bytes_max => {
+                *last = *number;
+                sum
+            }
+            _ => {
+                bytes = more;
+                sums.push((*number, HashMap::new()));
+                let Some((_, sum)) = sums.last_mut() else { continue };
+                sum
+            }
+        };
+        // In their order, which what happens to buckets keeps.
+        for (cell, delta) in batch {
+            if let Some(known) = world.forms.get(&cell.1) {
+                sum.entry(*cell).or_default().append(&known.plan, delta);
+            }
+        }
+    }
+    sums
+}
+
 /// All of a partition that the cluster is not known to have.
 pub(crate) fn part_of_checkpoint(shard: &CacheShard, part: &PartitionState) -> Vec<WalAddition> {
     let partition = part.partition;
@@ -202,7 +298,8 @@ pub(crate) fn part_of_checkpoint(shard: &CacheShard, part: &PartitionState) -> V
         batch.iter().for_each(|((id, form), delta)| push(*number, *id, *form, &mut delta.ops()));
     }
     // Those that wait as one keep their numbers: the cluster may yet come to have a part of them.
-    if let Some(sending) = part.waiting.as_ref().filter(|_| part.replays.is_empty()) {
+    let said = part.replays.last_key_value().map_or(0, |(last, _)| *last);
+    for sending in part.waiting.iter().chain(&part.sealed).filter(|sending| sending.number > said) {
         sending
             .deltas
             .iter()

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! entry     image (with the number of the node's last batch that it includes) + sent + pending = what a reading sees
-//! pending   ─ cut ─► sent ─ acknowledged, and folded when it is next in the way ─► image
+//! pending   ─ cut, or sealed ─► sent ─ acknowledged, and folded when it is next in the way ─► image
 //! ```
 //!
 //! **What an image includes** is said by the number that came with it: `sent` is added to it only if that is later.
@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use event::{Shingle, Time};
 use hashbrown::HashMap;
+use smallvec::SmallVec;
 use stats::CellPlan;
 
 use crate::cell::CellId;
@@ -37,6 +38,42 @@ use crate::sighting::SightingQueue;
 pub(crate) struct SentDelta {
     pub(crate) number: u64,
     pub(crate) delta: Arc<CellDelta>,
+    /// The delta of the batch before, where several wait.
+    pub(crate) earlier: Option<Box<SentDelta>>,
+}
+
+impl SentDelta {
+    /// The deltas of batches after a number, the latest first.
+    fn after(&self, number: u64) -> impl Iterator<Item = &SentDelta> {
+        let list = std::iter::successors(Some(self), |sent| sent.earlier.as_deref());
+        list.take_while(move |sent| sent.number > number)
+    }
+
+    /// Takes away the deltas of batches up to a number, and answers them, the latest first.
+    pub(crate) fn split(this: &mut Option<SentDelta>, number: u64) -> Option<SentDelta> {
+        match this {
+            Some(sent) if sent.number > number => sent.split_earlier(number),
+            sent => sent.take(),
+        }
+    }
+
+    fn split_earlier(&mut self, number: u64) -> Option<SentDelta> {
+        match &mut self.earlier {
+            Some(earlier) if earlier.number > number => earlier.split_earlier(number),
+            earlier => earlier.take().map(|earlier| *earlier),
+        }
+    }
+
+    /// Puts another behind the later ones.
+    fn insert(&mut self, number: u64, delta: Arc<CellDelta>) {
+        match &mut self.earlier {
+            Some(earlier) if earlier.number > number => earlier.insert(number, delta),
+            earlier => {
+                let before = earlier.take();
+                *earlier = Some(Box::new(SentDelta { number, delta, earlier: before }));
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -90,28 +127,57 @@ impl CacheEntry {
         self.flight.as_ref().filter(|flight| !flight.has_ended())
     }
 
-    /// Returns the delta that was sent and is not in the image.
-    fn unseen(&self) -> Option<&CellDelta> {
-        self.sent.as_ref().filter(|sent| sent.number > self.number).map(|sent| &*sent.delta)
+    /// Returns the deltas that were sent and are not in the image, the latest first.
+    fn unseen(&self) -> impl Iterator<Item = &CellDelta> {
+        self.sent.iter().flat_map(|sent| sent.after(self.number)).map(|sent| &*sent.delta)
+    }
+
+    /// Adds what is cut for a batch to what waits.
+    pub(crate) fn send(&mut self, number: u64, delta: Arc<CellDelta>) {
+        match &mut self.sent {
+            Some(later) if later.number > number => later.insert(number, delta),
+            _ => {
+                let earlier = self.sent.take().map(Box::new);
+                self.sent = Some(SentDelta { number, delta, earlier });
+            }
+        }
+    }
+
+    /// Gives the batches from a number on, which wait, numbers that are so much higher.
+    pub(crate) fn renumber(&mut self, from: u64, by: u64) {
+        let mut next = self.sent.as_mut();
+        while let Some(sent) = next.filter(|sent| sent.number >= from) {
+            sent.number += by;
+            next = sent.earlier.as_deref_mut();
+        }
     }
 
     /// The cell as it is known here.
     pub(crate) fn show<'a>(&'a self, plan: &CellPlan, room: &'a mut Vec<u64>) -> &'a [u64] {
         let image = self.image.as_deref().unwrap_or_default();
-        let (sent, pending) = (self.unseen(), self.pending.as_deref());
-        if sent.is_none() && pending.is_none() {
+        let pending = self.pending.as_deref();
+        if self.unseen().next().is_none() && pending.is_none() {
             return image;
         }
         room.clear();
         room.extend_from_slice(image);
-        [sent, pending].into_iter().flatten().for_each(|delta| delta.show(plan, room));
+        self.show_unseen(plan, room);
+        pending.into_iter().for_each(|delta| delta.show(plan, room));
         room
     }
 
-    /// Makes what was sent, and acknowledged, a part of the image.
-    pub(crate) fn fold(&mut self, plan: &CellPlan) {
-        let Some(sent) = self.sent.take() else { return };
-        if sent.number > self.number {
+    fn show_unseen(&self, plan: &CellPlan, room: &mut Vec<u64>) {
+        let mut unseen: SmallVec<[&CellDelta; 2]> = self.unseen().collect();
+        unseen.reverse();
+        unseen.iter().for_each(|delta| delta.show(plan, room));
+    }
+
+    /// Makes what was sent, and is acknowledged up to this batch, a part of the image.
+    pub(crate) fn fold(&mut self, plan: &CellPlan, acknowledged: u64) {
+        let Some(sent) = SentDelta::split(&mut self.sent, acknowledged) else { return };
+        let mut list: SmallVec<[&SentDelta; 2]> = sent.after(self.number).collect();
+        list.reverse();
+        for sent in list {
             self.number = sent.number;
             if let Some(image) = &mut self.image {
                 sent.delta.show(plan, image);

@@ -37,6 +37,9 @@ pub struct ClusterSettings {
     pub flush_every: Duration,
     /// Additions of one partition, in bytes of memory, that are sent before that.
     pub flush_bytes: usize,
+    /// Additions of one partition, in bytes of memory, that become a batch of their own while another waits. A request
+    /// with so many is about twice as long.
+    pub batch_bytes_max: usize,
     /// The age up to which an image is answered without reading a newer one.
     pub fresh_for: Duration,
     /// The age up to which an image is answered while a newer one is read.
@@ -63,6 +66,7 @@ impl ClusterSettings {
             durability: Durability::Sync,
             flush_every: Duration::from_secs(1),
             flush_bytes: 256 << 10,
+            batch_bytes_max: 16 << 20,
             fresh_for: Duration::from_secs(1),
             stale_for: Duration::from_secs(10),
             within: Duration::from_millis(250),

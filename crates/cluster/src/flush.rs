@@ -3,13 +3,14 @@
 //! ```text
 //! collect ─► which partitions are due ─► cut: pending is the batch `number` ─► journal synced ─► Remote::write, all in one
 //! answer  ─► Now, Before: acknowledged     an error: again, later, the same
-//!         └► Behind(has): all after `has` from the journal, as one
+//!         └► Behind(has): all after `has` from the journal, as one, or as few as are not too large
 //! ```
 //!
 //! Cutting waits for requests that are adding, so what is cut is in the journal.
 //!
 //! After opening, nothing is sent to a partition before the cluster has said which batch of this node it has.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,11 +19,9 @@ use event::Time;
 use hashbrown::HashMap;
 use stats::Durability;
 
-use crate::batch::{OutgoingBatch, part_of_checkpoint};
+use crate::batch::{OutgoingBatch, part_of_checkpoint, sums_of};
 use crate::cache::CacheShard;
-use crate::cell::CellId;
 use crate::core::ClusterCore;
-use crate::delta::CellDelta;
 use crate::partition::{BatchItem, PartitionState, ReplayedBatches, UnacknowledgedBatch};
 use crate::remote::{Partition, RemoteError, WriteBatch, WriteOutcome};
 use crate::wal::{WalAddition, WalRecord};
@@ -52,6 +51,7 @@ impl ClusterCore {
                 if !shard.parts[at].is_due(now, self.settings.flush_bytes, is_draining) {
                     continue;
                 }
+                shard.parts[at].advance();
                 if shard.parts[at].waiting.is_none() {
                     shard.cut(at, &world, now, self.settings.flush_every);
                 }
@@ -87,11 +87,15 @@ impl ClusterCore {
             let result = results.next().unwrap_or_else(|| Err(why()));
             let mut shard = self.shards[each.shard].lock();
             if let Ok(WriteOutcome::Behind(has)) = result {
-                shard.split(each.at, has, &world, now);
+                shard.split(each.at, has, &world, now, self.settings.batch_bytes_max);
             }
             let Some(part) = shard.parts.get_mut(each.at) else { continue };
             part.is_busy = false;
             match result {
+                // It was split meanwhile, as a part of it had arrived.
+                Ok(WriteOutcome::Now(_) | WriteOutcome::Before) if !part.waits_for(each.sending.number) => {
+                    part.chain.end();
+                }
                 Ok(WriteOutcome::Now(_) | WriteOutcome::Before) => {
                     match result {
                         Ok(WriteOutcome::Now(before)) => part.chain.wrote(each.sending.number, before, sent),
@@ -100,8 +104,9 @@ impl ClusterCore {
                     part.attempts = 0;
                     part.acknowledged = part.acknowledged.max(each.sending.number);
                     part.waiting = None;
-                    part.replays.clear();
+                    part.replays = part.replays.split_off(&each.sending.number.saturating_add(1));
                     part.retained.push_back((each.sending.number, now));
+                    part.advance();
                 }
                 Ok(WriteOutcome::Behind(has)) => part.falls_behind(has),
                 Err(failure) => {
@@ -187,7 +192,8 @@ impl ClusterCore {
         let (world, now, mut lost) = (self.catalog(), self.environment.now(), 0);
         // What is pending keeps its number until the journal knows the new one.
         let _cutting = self.adding.write();
-        let added = self.shards[shard].lock().learn(at, number, &world, now, &mut lost);
+        let bytes_max = self.settings.batch_bytes_max;
+        let added = self.shards[shard].lock().learn(at, number, &world, (now, bytes_max), &mut lost);
         if !added.is_empty() {
             let record = WalRecord::Addition { had: Vec::new(), refused: Vec::new(), added };
             self.wal.append(&record, &|form| world.words_of(form));
@@ -227,9 +233,8 @@ impl ClusterCore {
         let mut ranges: HashMap<Partition, (u64, u64)> = HashMap::new();
         for shard in &self.shards {
             for part in shard.lock().parts.iter().filter(|part| !part.is_busy) {
-                let end = part.waiting.as_ref().map_or(part.acknowledged, |waiting| waiting.number);
                 if let Some(has) = part.behind {
-                    ranges.insert(part.partition, (has, end));
+                    ranges.insert(part.partition, (has, part.last_cut()));
                 }
             }
         }
@@ -258,17 +263,29 @@ impl ClusterCore {
             };
             part.behind = None;
             lost += (end - has.min(end)).saturating_sub(found.len() as u64);
-            let mut all: HashMap<(CellId, u32), CellDelta> = HashMap::new();
-            for (cell, delta) in found.values().flatten() {
-                if let Some(known) = world.forms.get(&cell.1) {
-                    all.entry(*cell).or_default().append(&known.plan, delta);
-                }
+            let mut previous = has;
+            let mut groups = VecDeque::new();
+            for (number, all) in sums_of(&found, &world, self.settings.batch_bytes_max) {
+                let item = |((id, form), delta)| BatchItem::new(id, form, Arc::new(delta));
+                let deltas = Arc::new(all.into_iter().map(item).collect());
+                groups.push_back(UnacknowledgedBatch { number, previous, deltas });
+                previous = number;
             }
+            match groups.back_mut() {
+                // Also where the last ones are not found: what follows then fits on what is there.
+                Some(last) => last.number = end,
+                None => groups.push_back(UnacknowledgedBatch {
+                    number: end,
+                    previous: has,
+                    deltas: Arc::default(),
+                }),
+            }
+            let mut found = found;
+            found.entry(end).or_default();
             part.replays = if found.len() > 1 { found } else { ReplayedBatches::new() };
-            let item = |((id, form), delta)| BatchItem::new(id, form, Arc::new(delta));
-            let deltas = all.into_iter().map(item).collect();
-            // Empty where nothing is left: what follows then fits on what is there.
-            part.waiting = Some(UnacknowledgedBatch { number: end, previous: has, deltas: Arc::new(deltas) });
+            part.waiting = groups.pop_front();
+            // What was sealed is in the journal, too.
+            part.sealed = groups;
         }
         self.lost(lost);
     }

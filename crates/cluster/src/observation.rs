@@ -175,6 +175,11 @@ impl ClusterCore {
             let mut cells = CallShard { shard: &mut shard, stamp, moment: &moment, added: &mut added };
             for place in group {
                 let Some(observation) = place.of(requests) else { continue };
+                // Between two observations: what one adds to an owner and to a mark is of one batch.
+                let id = CellId::of(observation.key);
+                if cells.shard.is_full(id, self.settings.batch_bytes_max) {
+                    cells.shard.seal(id, world, self.environment.now());
+                }
                 let planned = &world.plans[usize::from(place.plan)];
                 if planned.is_exact {
                     let told = decisions.read(place.reading, planned, &mut scratch.values);
@@ -228,8 +233,8 @@ impl CallShard<'_> {
         let acknowledged = self.shard.parts.get(part).map_or(0, |part| part.acknowledged);
         let CallMoment { age, horizon } = *self.moment;
         let (entry, as_of) = self.shard.entry(id, planned.known.form.id, part, self.stamp);
-        if entry.flying().is_none() && entry.sent.as_ref().is_some_and(|sent| sent.number <= acknowledged) {
-            entry.fold(&planned.plan);
+        if entry.flying().is_none() {
+            entry.fold(&planned.plan, acknowledged);
         }
         entry.expire_image(&planned.plan, horizon);
         let is_usable = age.is_usable(entry, as_of);

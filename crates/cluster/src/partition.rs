@@ -1,6 +1,7 @@
 //! The state that a node keeps of a partition: which batch is next, which is under way, and which the cluster has.
 //!
-//! A partition has one batch under way at most, so the cluster knows all that was before it. Each is due at a phase of
+//! A partition has one batch under way at most, so the cluster knows all that was before it. What is added while the
+//! cluster is away becomes further batches, none too large for one request, that wait behind it. Each is due at a phase of
 //! its own in the interval, drawn at random: nodes do not flush in step, and a node writes little at a time.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -62,8 +63,10 @@ pub(crate) struct PartitionState {
     pub(crate) pending_bytes: usize,
     /// Pending additions of forms that are no longer in force.
     pub(crate) orphans: Vec<BatchItem>,
-    /// The batch that was cut last, until it is acknowledged.
+    /// The batch that is sent, or is sent next, until it is acknowledged.
     pub(crate) waiting: Option<UnacknowledgedBatch>,
+    /// The batches that come after it, in order.
+    pub(crate) sealed: VecDeque<UnacknowledgedBatch>,
     pub(crate) is_busy: bool,
     /// The cluster has lost batches after this number, and they are looked for.
     pub(crate) behind: Option<u64>,
@@ -95,6 +98,7 @@ impl PartitionState {
             pending_bytes: 0,
             orphans: Vec::new(),
             waiting: None,
+            sealed: VecDeque::new(),
             is_busy: false,
             behind: None,
             attempts: 0,
@@ -110,6 +114,7 @@ impl PartitionState {
     /// Returns true if all that was added is in the cluster.
     pub(crate) fn is_clean(&self) -> bool {
         self.waiting.is_none()
+            && self.sealed.is_empty()
             && self.dirty.is_empty()
             && self.orphans.is_empty()
             && self.replays.is_empty()
@@ -124,7 +129,8 @@ impl PartitionState {
     pub(crate) fn is_due(&self, now: Duration, flush_bytes: usize, is_draining: bool) -> bool {
         let ready = self.is_known && !self.is_busy && self.behind.is_none() && now >= self.not_before;
         let large = self.pending_bytes >= flush_bytes;
-        ready && (self.waiting.is_some() || self.has_pending() && (large || is_draining || now >= self.due))
+        let waits = self.waiting.is_some() || !self.sealed.is_empty();
+        ready && (waits || self.has_pending() && (large || is_draining || now >= self.due))
     }
 
     /// Returns true if the answer to a write that is under way, or is sent by then, says who wrote last.
@@ -133,11 +139,40 @@ impl PartitionState {
         goes_well && (self.is_busy || self.has_pending() && self.due <= by)
     }
 
-    /// Returns true if the cluster, which has batches up to a number, has some of those that wait as one: the process that
-    /// cut them has ended, and what it sent arrived late.
+    /// Returns true if the cluster, which has batches up to a number, has some of those that wait as one, or one after
+    /// another: the process that cut them has ended, and what it sent arrived late.
     pub(crate) fn waits_for_part(&self, has: u64) -> bool {
-        let ends_after = |waiting: &UnacknowledgedBatch| waiting.previous < has && has < waiting.number;
-        self.waiting.as_ref().is_some_and(ends_after) && self.replays.range(..=has).next().is_some()
+        let begins_before = |waiting: &UnacknowledgedBatch| waiting.previous < has && has != waiting.number;
+        let ends_after = self.replays.last_key_value().is_some_and(|(last, _)| has <= *last);
+        self.waiting.as_ref().is_some_and(begins_before)
+            && ends_after
+            && self.replays.range(..=has).next().is_some()
+    }
+
+    /// Returns true if this is the batch that is sent.
+    pub(crate) fn waits_for(&self, number: u64) -> bool {
+        self.waiting.as_ref().is_some_and(|waiting| waiting.number == number)
+    }
+
+    /// Returns the number of the last batch that waits, or is acknowledged.
+    pub(crate) fn last_cut(&self) -> u64 {
+        let waiting = self.sealed.back().or(self.waiting.as_ref());
+        waiting.map_or(self.acknowledged, |waiting| waiting.number)
+    }
+
+    /// Makes the next sealed batch the one that is sent, if none is.
+    pub(crate) fn advance(&mut self) {
+        if self.waiting.is_none() {
+            self.waiting = self.sealed.pop_front();
+        }
+    }
+
+    /// Has the batches that wait follow each other, the first of them a batch that the cluster has.
+    pub(crate) fn link(&mut self, has: u64) {
+        let mut previous = has;
+        for batch in self.waiting.iter_mut().chain(&mut self.sealed) {
+            batch.previous = std::mem::replace(&mut previous, batch.number);
+        }
     }
 
     /// The cluster has this batch and none after it, which is not what this node thought.

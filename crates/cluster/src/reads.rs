@@ -90,7 +90,7 @@ impl ClusterCore {
             let mut shard = self.shards[shard].lock();
             let places = places.remove(&partition).unwrap_or_default();
             places.iter().zip(found.sightings).for_each(|(place, counts)| place.raise(partition, counts));
-            shard.split(at, found.number, world, asked);
+            shard.split(at, found.number, world, asked, self.settings.batch_bytes_max);
             let before = acknowledged.get(&partition).copied().unwrap_or(0);
             if found.number < before {
                 was_void.store(true, Ordering::Release);

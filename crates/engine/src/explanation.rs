@@ -278,7 +278,19 @@ impl Directory {
     /// # Errors
     /// [`DecisionLookupError::NoDecision`] for one that is not in the files, and what cannot be read.
     pub fn explain(&self, plan: &Plan, id: RecordId) -> Result<Explanation, DecisionLookupError> {
-        let archive = JournalArchive::open(&self.journal_path())?;
+        self.explain_in(&JournalArchive::open(&self.journal_path())?, plan, id)
+    }
+
+    /// A past decision as an archive has it, perhaps of another node with the same secret.
+    ///
+    /// # Errors
+    /// As [`Directory::explain`].
+    pub fn explain_in(
+        &self,
+        archive: &JournalArchive,
+        plan: &Plan,
+        id: RecordId,
+    ) -> Result<Explanation, DecisionLookupError> {
         let Some(Record::Decision(mut row)) = archive.find(id)? else {
             return Err(DecisionLookupError::NoDecision(id));
         };

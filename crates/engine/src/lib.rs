@@ -155,7 +155,7 @@ pub struct Engine {
     shared: Option<SharedRegisters>,
     /// Held where the ledger does not lock the directory.
     _lock: Option<disk::FileDevice>,
-    journal: Option<Journal>,
+    journal: Option<Arc<Journal>>,
     /// `None` for an engine in memory.
     directory: Option<Directory>,
     /// Held while a snapshot is made.
@@ -242,7 +242,12 @@ impl Engine {
 
     /// Returns the journal, if there is one.
     pub fn journal(&self) -> Option<&Journal> {
-        self.journal.as_ref()
+        self.journal.as_deref()
+    }
+
+    /// Returns the journal, for who uploads what it has.
+    pub fn shared_journal(&self) -> Option<Arc<Journal>> {
+        self.journal.clone()
     }
 }
 

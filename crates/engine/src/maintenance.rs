@@ -159,7 +159,7 @@ impl Engine {
 
     /// Writes and syncs everything. Blocks.
     pub fn close(&self) -> Result<(), SyncError> {
-        let journal = self.journal.as_ref().map_or(Ok(()), Journal::close);
+        let journal = self.journal().map_or(Ok(()), Journal::close);
         let lines = self.judged.save().and_then(|()| self.counts.save()).and_then(|()| self.learners.save());
         if let Err(error) = self.reviews.save() {
             tracing::error!(%error, "the queue of reviews cannot be written as a whole: its log has it");

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicI64;
 
 use event::Secret;
 use gate::keyring::Keyring;
-use journal::{IdSource, Journal, RecordId};
+use journal::{IdSource, Journal, NodeNumber, RecordId};
 use plan::Plan;
 use stats::EmbeddedLedger;
 use store::Recovery;
@@ -93,7 +93,14 @@ impl Engine {
         let content_keys = ContentKeys::open(directory.path()).map_err(EngineOpenError::Device)?;
         // The time of a first key is known once there is one: housekeeping dates it.
         content_keys.ensure(plan.pipelines.iter(), None).map_err(EngineOpenError::Device)?;
-        let number = shared.as_ref().map(|shared| shared.nodes.number());
+        let mut number = shared.as_ref().map(|shared| shared.nodes.number());
+        if plan.node.journal.upload.is_some() {
+            // Of nodes that share no statistics, what was decided can lie together all the same.
+            number = number.or(Some(NodeNumber::of_hash(node_hash(&journal)?)));
+            // What was uploaded of the newest segment is all of it.
+            journal.begin_anew();
+            journal.keep_for_upload();
+        }
         let ids = IdSource::after(journal.last_id().unwrap_or(RecordId(0)), number);
         for pipeline in &plan.pipelines {
             log::describe(&journal, pipeline)?;
@@ -126,7 +133,7 @@ impl Engine {
             ledger,
             shared,
             _lock: lock,
-            journal: Some(journal),
+            journal: Some(Arc::new(journal)),
             directory: Some(directory.clone()),
             snapshot: Mutex::default(),
             trainer: Trainer::default(),
@@ -248,4 +255,11 @@ fn ledger_damage(directory: &Directory, recovery: &Recovery) -> Option<String> {
         losses.missing.len(),
         files.join(", ")
     ))
+}
+
+/// Returns the hash by which ids of this node differ from those of others: of its name, which it gets now if it has none.
+fn node_hash(journal: &Journal) -> Result<u32, EngineOpenError> {
+    let fresh = getrandom::u64().map_err(|error| EngineOpenError::Random(error.to_string()))?;
+    let name = journal.node_name(&format!("{fresh:016x}"))?;
+    Ok(name.bytes().fold(0x811c_9dc5, |hash: u32, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)))
 }

@@ -30,6 +30,19 @@ pub struct JournalArchive {
     /// The manifest of what once was there.
     manifest: JournalManifest,
     labels: DecisionLabels,
+    /// The greatest id of each segment, where they are files of several nodes, whose ids lie between each other.
+    last: Option<Vec<RecordId>>,
+}
+
+/// A file by columns of an archive that is no journal's directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArchivedFile {
+    /// Its name on the device, which ends with `.parquet`.
+    pub name: String,
+    /// The least of its ids.
+    pub first: RecordId,
+    /// The greatest of its ids.
+    pub last: RecordId,
 }
 
 impl JournalArchive {
@@ -49,12 +62,31 @@ impl JournalArchive {
         segments.extend(unseen);
         segments.sort_unstable_by_key(|(first, _)| *first);
         let labels = DecisionLabels::below(RecordId(u64::MAX));
-        Ok(JournalArchive { device, segments, manifest, labels })
+        Ok(JournalArchive { device, segments, manifest, labels, last: None })
+    }
+
+    /// An archive of these files, which are read in this order: the oldest first, and a decision not after what is said of
+    /// it.
+    pub fn of_files(device: Arc<dyn Device>, list: Vec<ArchivedFile>) -> JournalArchive {
+        let last = list.iter().map(|archived| archived.last).collect();
+        let file = |ArchivedFile { name, first, .. }| (first, JournalFile::new(&device, name));
+        let segments = list.into_iter().map(file).collect();
+        JournalArchive {
+            device: Arc::clone(&device),
+            segments,
+            manifest: JournalManifest::default(),
+            labels: DecisionLabels::below(RecordId(u64::MAX)),
+            last: Some(last),
+        }
     }
 
     /// Segments that are missing, or have fewer records than were once in them. Reads the heads of all blocks. What became
     /// too old to be kept meanwhile is not missed.
     pub fn lacking(&self) -> Result<Vec<MissingRecords>, JournalError> {
+        if self.last.is_some() {
+            // Which there are says who lists them.
+            return Ok(Vec::new());
+        }
         let mut there = BTreeMap::new();
         for (first, file) in &self.segments {
             there.extend(files::count(file)?.map(|count| (*first, count)));
@@ -133,6 +165,16 @@ impl JournalArchive {
 
     /// The record of this id. Of a segment or two reads the heads of all blocks, or the index of columns.
     pub fn find(&self, id: RecordId) -> Result<Option<Record>, JournalError> {
+        if let Some(last) = &self.last {
+            for ((first, file), last) in self.segments.iter().zip(last) {
+                if (*first..=*last).contains(&id)
+                    && let Some(record) = files::find(file, 0, u64::MAX, id)?
+                {
+                    return Ok(Some(record));
+                }
+            }
+            return Ok(None);
+        }
         let after = self.segments.partition_point(|(first, _)| *first <= id);
         // Ids that raced each other can lie in the segment before.
         for (_, file) in self.segments[..after].iter().rev().take(2) {

@@ -70,6 +70,22 @@ pub fn erase(
     Ok(erased)
 }
 
+/// Takes these decisions, the feedback on them, and what was said by these reporters out of a file by columns, and returns the
+/// number of records that are left. The file stays, also without any.
+///
+/// # Errors
+/// What cannot be read or written, or a damaged block.
+pub fn erase_of_file(
+    device: &Arc<dyn Device>,
+    name: &str,
+    decisions: &HashSet<RecordId>,
+    reporters: &HashSet<Shingle>,
+) -> Result<u64, JournalError> {
+    let file = JournalFile::new(device, name);
+    without(&file, true, decisions, reporters)?;
+    Ok(files::count(&file)?.unwrap_or_default())
+}
+
 /// Returns true if a record is feedback on one of these decisions, or by one of these reporters.
 fn is_feedback(record: &Record, decisions: &HashSet<RecordId>, reporters: &HashSet<Shingle>) -> bool {
     match record {

@@ -106,6 +106,11 @@ impl NodeNumber {
         (1..=NodeNumber::MAX).contains(&number).then_some(NodeNumber(number))
     }
 
+    /// Returns the number that a hash of a node's name stands for.
+    pub fn of_hash(hash: u32) -> NodeNumber {
+        NodeNumber((hash % u32::from(NodeNumber::MAX)) as u16 + 1)
+    }
+
     /// Returns the number itself.
     pub fn get(self) -> u16 {
         self.0

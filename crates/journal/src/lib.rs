@@ -10,6 +10,7 @@
 
 mod archive;
 mod block;
+mod bloom;
 mod columns;
 mod compression;
 mod conversion;
@@ -33,6 +34,8 @@ mod repair;
 mod samples;
 mod segment;
 mod snapshot;
+mod split;
+mod upload;
 mod verification;
 mod visitor;
 mod writer;
@@ -49,11 +52,12 @@ use event::{Span, Time};
 use event_listener::Event as Signal;
 use stats::Durability;
 
-pub use archive::JournalArchive;
+pub use archive::{ArchivedFile, JournalArchive};
 pub use block::{Block, BlockInfo};
+pub use bloom::BloomFilter;
 pub use decision_source::DecisionSource;
 pub use encoding::{DecisionHead, DecisionOutcome};
-pub use erasure::{ErasedRecords, erase};
+pub use erasure::{ErasedRecords, erase, erase_of_file};
 use file::JournalFile;
 use files::{NewestFirstIter, segments_on};
 pub use format::{DamagedStretch, SegmentError};
@@ -71,6 +75,9 @@ pub use repair::{SegmentRepair, repair};
 use segment::SegmentSummary;
 pub use segment::{BlockIter, SegmentPiece};
 pub use snapshot::snapshot;
+pub use split::{ClosedSegment, SplitFile, SplitSegment, SplitTable};
+pub use upload::UploadCensus;
+use upload::UploadCounters;
 pub use verification::{JournalVerification, verify};
 pub use visitor::RecordVisitor;
 use writer::{PendingRecords, RecordChunk};
@@ -191,6 +198,10 @@ struct JournalState {
     /// The number of times that a sync was asked for, and the number of these up to which it is done.
     syncs_wanted: u64,
     syncs_done: u64,
+    /// The writer is to begin a new segment, whatever is in the newest.
+    is_closing_newest: bool,
+    /// Segments are uploaded, and do not become too old before that; how it went.
+    upload: Option<UploadCounters>,
     closing: bool,
 }
 
@@ -203,6 +214,8 @@ struct SegmentFile {
     stays: bool,
     /// Versions of pipelines that made its decisions, if all of it was written since the journal was opened.
     versions: Option<Vec<String>>,
+    /// True if the segment was uploaded.
+    is_uploaded: bool,
 }
 
 impl SegmentFile {
@@ -271,6 +284,7 @@ impl Journal {
                 summary: SegmentSummary::empty(),
                 stays: false,
                 versions: None,
+                is_uploaded: false,
             })
             .collect();
         let found = JournalManifest::read(&*device)?;
@@ -465,7 +479,8 @@ impl Journal {
         Ok(state.syncs_done >= asked || state.closing)
     }
 
-    /// Deletes closed segments that are too old or too many, oldest first. A segment's age counts from the latest arrival in
+    /// Deletes closed segments that are too old or too many, oldest first. Where segments are uploaded, one that is not does
+    /// not become too old, but it may be one too many. A segment's age counts from the latest arrival in
     /// it, whatever becomes of the file. Without a time nothing is too old: it is not certain, or that of what is replayed.
     pub fn expire(&self, now: Option<Time>) -> Result<(), JournalError> {
         loop {
@@ -474,10 +489,15 @@ impl Journal {
                 let Options { keep, keep_bytes, rotate, .. } = self.shared.options;
                 let [oldest, _, ..] = &state.segments[..] else { return Ok(()) };
                 let too_old = now.is_some_and(|now| oldest.newest(rotate) < now - keep);
+                let too_old = too_old && (oldest.is_uploaded || state.upload.is_none());
                 if !too_old && state.bytes() <= keep_bytes {
                     return Ok(());
                 }
-                state.segments.remove(0)
+                let removed = state.segments.remove(0);
+                if let Some(upload) = state.upload.as_mut().filter(|_| !removed.is_uploaded) {
+                    upload.lost += removed.summary.records;
+                }
+                removed
             };
             // Before the file goes: one that is listed and is not there would be missed.
             self.shared.forget_segments(removed.first)?;

@@ -9,6 +9,7 @@ use disk::{Device, FileDevice};
 use super::file::JournalFile;
 use super::files::{COLUMNS, is_columnar, names_on, segments_on};
 use super::manifest::JournalManifest;
+use super::upload::NODE_FILE;
 use super::{DESCRIPTION_SUFFIX, JournalError, PIPELINE_SUFFIX, io_error};
 
 /// Makes `target` a copy of a journal that nobody has open. See [`super::Journal::snapshot`].
@@ -31,7 +32,10 @@ pub(super) fn snapshot_of(
     let newest = segments.pop();
     let mut links: Vec<JournalFile> = segments.into_iter().map(|(file, _)| file).collect();
     let mut names = names_on(&**device)?;
-    names.retain(|name| name.ends_with(DESCRIPTION_SUFFIX) || name.ends_with(PIPELINE_SUFFIX));
+    // With its name, so that what a restored node uploads takes the place of what it has uploaded.
+    names.retain(|name| {
+        name.ends_with(DESCRIPTION_SUFFIX) || name.ends_with(PIPELINE_SUFFIX) || name == NODE_FILE
+    });
     links.extend(names.into_iter().map(|name| JournalFile::new(device, name)));
     // Whether it was there.
     let export = |file: &JournalFile, bytes: Option<u64>| match device.export(

@@ -180,13 +180,25 @@ impl JournalCore {
                     }
                     let urgent = self.durability == Durability::Sync && !state.pending.is_empty();
                     let asked = state.syncs_wanted > state.syncs_done;
-                    !(urgent || asked || is_late || state.closing || state.pending.bytes() >= GROUP_BYTES)
+                    !(urgent
+                        || asked
+                        || is_late
+                        || state.is_closing_newest
+                        || state.closing
+                        || state.pending.bytes() >= GROUP_BYTES)
                 };
                 if idle(&mut state) {
                     self.wake.wait_while_for(&mut state, idle, interval);
                 }
                 if state.closing && state.pending.is_empty() {
                     return;
+                }
+                // Here nothing of a batch is written half.
+                if std::mem::take(&mut state.is_closing_newest)
+                    && let Some(newest) =
+                        state.segments.last_mut().filter(|newest| newest.summary.records > 0)
+                {
+                    newest.summary.is_closed = true;
                 }
                 let asked = state.syncs_wanted > state.syncs_done;
                 let sync = asked || !matches!(self.durability, Durability::None);
@@ -295,6 +307,7 @@ impl JournalCore {
                     summary: SegmentSummary::empty(),
                     stays: false,
                     versions: Some(Vec::new()),
+                    is_uploaded: false,
                 };
                 self.state.lock().segments.push(segment);
                 self.rotated.notify_one();

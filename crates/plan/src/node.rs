@@ -65,6 +65,45 @@ pub struct JournalPlan {
     pub keep: Span,
     /// Bytes of the whole journal above which closed segments are deleted, oldest first.
     pub keep_bytes: u64,
+    /// The place that segments are uploaded to.
+    pub upload: Option<UploadPlan>,
+}
+
+/// Settings of uploads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UploadPlan {
+    /// The address of the place.
+    pub url: String,
+    /// Age at which a segment is closed.
+    pub every: Span,
+    /// Age at which what was uploaded is removed; `None` for never.
+    pub keep: Option<Span>,
+}
+
+impl UploadPlan {
+    /// Beginnings of addresses.
+    const SCHEMES: [&str; 5] = ["s3", "gs", "az", "abfss", "file"];
+    const EVERY_MIN: Span = Span::seconds(1);
+
+    fn compile(document: &Document, problems: &mut ConfigProblems) -> Option<UploadPlan> {
+        let view = document.section("journal")?;
+        let url = view.str("upload")?;
+        let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+        if !UploadPlan::SCHEMES.contains(&scheme) {
+            let help =
+                "expected s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///DIRECTORY";
+            problems.add(
+                view.origin("upload"),
+                format!("`{url}` is no place to upload to"),
+                Some(help.to_owned()),
+            );
+        }
+        let every = view.span("upload_every").unwrap_or(Span::minutes(5));
+        if every < UploadPlan::EVERY_MIN {
+            problems.add(view.origin("upload_every"), format!("{every} is shorter than 1 s"), None);
+        }
+        Some(UploadPlan { url: url.to_owned(), every, keep: view.span("upload_keep") })
+    }
 }
 
 /// Settings of the HTTP listener.
@@ -150,6 +189,7 @@ impl NodePlan {
                 rotate: span("journal", "rotate"),
                 keep: span("journal", "keep"),
                 keep_bytes: size("journal", "keep_bytes"),
+                upload: UploadPlan::compile(document, problems),
             },
             review: ReviewPlan::compile(document, problems),
             dns: DnsPlan::compile(document, problems),

@@ -16,6 +16,8 @@ pub(crate) const MISSING: &[BuildFeature] = &[
     BuildFeature::Kafka,
     #[cfg(not(feature = "mail-auth"))]
     BuildFeature::MailAuth,
+    #[cfg(not(feature = "object-store"))]
+    BuildFeature::ObjectStore,
 ];
 
 /// The version, and the parts that the program was built with.

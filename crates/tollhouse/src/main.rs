@@ -22,6 +22,7 @@ mod lookups;
 mod losses;
 mod memory;
 mod message_reader;
+mod object_journal;
 mod options;
 mod ordered_pool;
 #[cfg(all(

@@ -45,6 +45,12 @@ fn batches_count_once_and_names_are_told_in_parts() {
     for (number, expected) in [(2, 2), (1, 0), (1, 1), (2, 0), (1, 1)] {
         assert_eq!(write(&mut keys, number, &mut registry), CommandReply::Integer(expected), "{number}");
     }
+    // One that is to come after the first is refused after the second: what the second has of it would be counted again.
+    let mut late = RequestWriter::write((5, 1), &[3; 16], Time(0), 1000);
+    late.form(form(&mut registry, 1).field());
+    let refused = execute(TableCommand::Write, &mut keys, &late.finish(), 0, &mut registry).unwrap();
+    let CommandReply::List(parts) = refused else { panic!("{refused:?}") };
+    assert_eq!(parts[..2], [CommandReply::Integer(2), CommandReply::Integer(2)]);
     keys.names = names(&["a"]);
     let (mut from, mut all) = (Vec::new(), Vec::new());
     loop {

@@ -84,6 +84,8 @@ struct State {
     write_pause: Duration,
     reads: u64,
     writes: u64,
+    /// Changes of the largest batch.
+    largest: usize,
 }
 
 pub(crate) struct Cloud {
@@ -106,6 +108,7 @@ impl Cloud {
             write_pause: Duration::ZERO,
             reads: 0,
             writes: 0,
+            largest: 0,
         };
         Arc::new(Cloud { partitions: PartitionCount::new(partitions).unwrap(), state: Mutex::new(state) })
     }
@@ -143,6 +146,11 @@ impl Cloud {
         let mut state = self.state();
         let (node, batch) = state.held.as_mut().and_then(VecDeque::pop_front).expect("a write that is held");
         state.write(node, &batch)
+    }
+
+    /// The number of changes in the largest batch that was made.
+    pub(crate) fn largest_batch(&self) -> usize {
+        self.state().largest
     }
 
     /// Brings all that masters have to their replicas.
@@ -236,6 +244,7 @@ impl State {
         self.parts[at].numbers.insert(node, batch.number);
         let before = writer(self.parts[at].last.replace((node, batch.number)), node);
         self.writes += batch.writes.len() as u64;
+        self.largest = self.largest.max(batch.writes.len());
         for write in batch.writes.iter() {
             let RemoteCell { key, form } = &write.cell;
             let (plan, words) = self.live(batch.partition, *key, form, batch.horizon);

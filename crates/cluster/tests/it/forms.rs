@@ -238,6 +238,10 @@ pub(crate) fn a_batch_counts_once_and_none_is_left_out() {
     let after_loss = cluster::remote::WriteBatch { previous: 2, ..numbered(9) };
     assert_made(wired.write_one(after_loss));
     assert_eq!(count(), 3);
+    // What is made of more batches than those after the last one would count some again.
+    let too_much = cluster::remote::WriteBatch { previous: 2, ..numbered(12) };
+    assert_eq!(wired.write_one(too_much), Ok(WriteOutcome::Behind(9)));
+    assert_eq!(count(), 3);
     let after = LastWriter::Other([1; 16], 9);
     assert_eq!(other.write_one(numbered(1)), Ok(WriteOutcome::Now(after)), "each node counts its own");
     assert_eq!(count(), 4);

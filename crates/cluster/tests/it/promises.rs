@@ -315,8 +315,12 @@ fn a_value_that_a_crashed_node_has_counted_is_counted_once() {
 fn a_batch_of_a_killed_node_that_arrives_late_is_counted_once() {
     // The batches that arrive while the next process waits, whether it reads the keys or sends its own in between, and
     // whether the journal is written anew meanwhile.
-    for (reads, checkpoints) in [(true, false), (false, false), (true, true), (false, true)] {
+    let cases = [(true, false), (false, false), (true, true), (false, true)];
+    // Also where all that waits is too large for one request.
+    for ((reads, checkpoints), bytes_max) in cases.into_iter().flat_map(|case| [(case, 1), (case, 16 << 20)])
+    {
         let mut world = World::new();
+        world.settings.batch_bytes_max = bytes_max;
         let keys = [key(DAY, 1), key(DAY, 2), key(DAY, 3)];
         let (owner, device) = (key(VALUES, 1), MemoryDevice::new());
         // One of each key in the first batch, of some in the second, and in the last.
@@ -354,4 +358,59 @@ fn a_batch_of_a_killed_node_that_arrives_late_is_counted_once() {
         let total = keys.map(|key| world.cloud.total(key, 0)).into_iter().sum::<u64>();
         assert_eq!((total, world.cloud.total(owner, 0)), (6, 2), "{reads} {checkpoints}");
     }
+}
+
+/// Additions of a long outage go to the cluster in requests of a bounded size, each counted once, also where the
+/// node is killed between two of them, or the cluster forgets some.
+#[test]
+fn a_long_outage_is_sent_in_pieces() {
+    const KEYS: u64 = 400;
+    const BYTES_MAX: usize = 1 << 10;
+    for (kills, fails_over) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut world = World::new();
+        (world.settings.batch_bytes_max, world.settings.flush_bytes) = (BYTES_MAX, BYTES_MAX);
+        let (owner, mut device, mut killed) = (key(VALUES, 1), MemoryDevice::new(), 0);
+        let mut node = world.node_again(1, 101, &device);
+        world.simulated.run_for(3 * SECOND);
+        world.cloud.set_down(true);
+        for number in 0..KEYS {
+            for _ in 0..2 {
+                world.ask(&node, add(key(DAY, number), at(1000), [(0, 1)])).unwrap();
+            }
+            world.ask(&node, distinct(owner, at(1000), number / 2)).unwrap();
+        }
+        world.cloud.set_down(false);
+        world.cloud.set_faults(3, if fails_over { 20 } else { 0 });
+        for round in 0..200 {
+            world.simulated.run_for(SECOND / 20);
+            if kills && round % 7 == 3 {
+                world.simulated.kill(101 + killed);
+                (device, killed) = (device.crash(round), killed + 1);
+                node = world.node_again(1, 101 + killed, &device);
+            }
+            if round % 5 == 0 {
+                world.cloud.replicate();
+            }
+        }
+        world.cloud.set_faults(0, 0);
+        world.simulated.run_for(20 * SECOND);
+        world.drain(&node);
+        let context = format!("kills {kills}, fails over {fails_over}");
+        for number in 0..KEYS {
+            assert_eq!(world.cloud.total(key(DAY, number), 0), 2, "{context}: {number}");
+        }
+        assert_eq!(world.cloud.total(owner, 0), KEYS / 2, "{context}");
+        // A change is some hundred bytes of a node's memory, or, of values, 16.
+        let largest = world.cloud.largest_batch();
+        assert!(largest <= BYTES_MAX / 16, "{context}: {largest}");
+    }
+}
+
+/// A batch that is not cut further fits into what servers take.
+#[test]
+fn the_largest_batch_is_far_below_what_servers_take() {
+    let ClusterSettings { batch_bytes_max, .. } = World::new().settings;
+    // A value of a distinct count takes the least memory for a change: 16 bytes, and up to 40 of a request.
+    assert!(2 * batch_bytes_max / 16 <= cells::request::CHANGES_MAX);
+    assert!(2 * batch_bytes_max * 40 / 16 <= cells::request::BYTES_MAX);
 }

@@ -92,6 +92,7 @@ impl Simulation {
             durability: Durability::Sync,
             flush_every: Duration::from_millis(1 + random.below(1000)),
             flush_bytes: *random.pick(&[1 << 10, 1 << 20]),
+            batch_bytes_max: *random.pick(&[300, 3000, 16 << 20]),
             fresh_for: Duration::from_millis(random.below(1000)),
             stale_for: Duration::from_millis(1000 + random.below(5000)),
             within: Duration::from_millis(10 + random.below(300)),

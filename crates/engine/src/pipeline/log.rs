@@ -6,7 +6,7 @@ use plan::{JournalPlan, NodePlan, Pipeline};
 
 /// The journal's options of a node.
 pub(crate) fn options(node: &NodePlan) -> Options {
-    let JournalPlan { segment, rotate, keep, keep_bytes } = node.journal;
+    let JournalPlan { segment, rotate, keep, keep_bytes, .. } = node.journal;
     Options { segment, rotate, keep, keep_bytes }
 }
 

@@ -234,7 +234,7 @@ impl Engine {
         budget: &mut ReadBudget<'_>,
     ) -> Result<DecisionPage, DecisionSearchError> {
         let journal = self.journal.as_ref().ok_or(DecisionSearchError::NoJournal)?;
-        search(journal, &self.plan(), &self.secret, query, budget)
+        search(&**journal, &self.plan(), &self.secret, query, budget)
     }
 }
 

@@ -135,7 +135,7 @@ impl Engine {
         for line in self.promised_lines(pipeline) {
             bands.iter_mut().filter(|(action, _)| *action == line.action).for_each(|(_, at)| *at = line.at);
         }
-        statistics(journal, (&plan, pipeline, bands), &self.secret, query, budget)
+        statistics(&**journal, (&plan, pipeline, bands), &self.secret, query, budget)
     }
 }
 

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crate and dependency that no source names: generated code does, or it is there for its features.
-const UNNAMED: [(&str, &str); 3] = [("server", "prost"), ("server", "tonic-prost"), ("tollhouse", "tonic")];
+const UNNAMED: [(&str, &str); 4] =
+    [("objects", "reqwest"), ("server", "prost"), ("server", "tonic-prost"), ("tollhouse", "tonic")];
 
 /// The names of the dependencies in a section of a manifest.
 fn dependencies<'m>(manifest: &'m str, section: &str) -> Vec<&'m str> {

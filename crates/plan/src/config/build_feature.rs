@@ -20,16 +20,19 @@ pub enum BuildFeature {
     Kafka,
     /// Lookups about messages: SPF, DKIM, DMARC, ARC and DNS lists.
     MailAuth,
+    /// Segments of the journal in object storage.
+    ObjectStore,
 }
 
 impl BuildFeature {
     /// All of them, by name.
-    pub const ALL: [BuildFeature; 5] = [
+    pub const ALL: [BuildFeature; 6] = [
         BuildFeature::Arrow,
         BuildFeature::Cluster,
         BuildFeature::Grpc,
         BuildFeature::Kafka,
         BuildFeature::MailAuth,
+        BuildFeature::ObjectStore,
     ];
 
     /// Returns the name of the feature in Cargo.
@@ -40,6 +43,7 @@ impl BuildFeature {
             BuildFeature::Grpc => "grpc",
             BuildFeature::Kafka => "kafka",
             BuildFeature::MailAuth => "mail-auth",
+            BuildFeature::ObjectStore => "object-store",
         }
     }
 
@@ -59,6 +63,10 @@ impl BuildFeature {
             BuildFeature::MailAuth => {
                 let dns = main.section("dns").filter(|view| !view.strings("resolvers").is_empty());
                 dns.map(|view| view.origin("resolvers")).into_iter().collect()
+            }
+            BuildFeature::ObjectStore => {
+                let journal = main.section("journal").filter(|view| view.str("upload").is_some());
+                journal.map(|view| view.origin("upload")).into_iter().collect()
             }
         }
     }
@@ -125,5 +133,7 @@ mod tests {
         check(&listener("grpc"), Some((BuildFeature::Grpc, 4)));
         check("[dns]\ntimeout = \"1s\"", None);
         check("[dns]\nresolvers = [\"127.0.0.1\"]", Some((BuildFeature::MailAuth, 3)));
+        check("[journal]\nupload_every = \"1m\"", None);
+        check("[journal]\nupload = \"file:///srv/decisions\"", Some((BuildFeature::ObjectStore, 3)));
     }
 }

@@ -254,6 +254,14 @@ impl Clock {
         }
     }
 
+    /// Returns the time, unless the wall clock is not believed.
+    pub fn certain_now(&self) -> Option<Time> {
+        match &*self.0 {
+            ClockKind::Kept(kept) if kept.discipline.lock().doubt.is_some() => None,
+            _ => Some(self.now()),
+        }
+    }
+
     /// Compares the clocks, which is to be done each second. Answers what is wrong with the wall clock while it is not
     /// believed.
     pub fn look(&self) -> Option<String> {

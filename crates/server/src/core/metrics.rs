@@ -400,6 +400,7 @@ impl Collector for EngineCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let ledger = self.engine.census();
         let journal = self.engine.journal().map(|journal| journal.census()).unwrap_or_default();
+        let upload = self.engine.journal().map(|journal| journal.upload_census()).unwrap_or_default();
         let gauges = [
             ("ledger_cells", "Cells in memory", ledger.cells),
             (
@@ -440,6 +441,18 @@ impl Collector for EngineCollector {
             ("journal_columnar", "Files of the journal by columns", journal.columnar as u64),
             ("journal_bytes", "Length of the journal's files", journal.bytes),
             ("journal_pending_bytes", "Records that are not written yet", journal.pending_bytes as u64),
+            (
+                "journal_upload_waiting",
+                "Segments with records that are not uploaded, the newest among them",
+                upload.waiting,
+            ),
+            (
+                "journal_upload_lag_seconds",
+                "Age of the oldest record that is not uploaded, where segments are",
+                upload
+                    .oldest
+                    .map_or(0, |oldest| ((self.clock.now() - oldest).0 / 1_000_000).max(0).cast_unsigned()),
+            ),
         ];
         let counters = [
             ("ledger_flushes", "Flushes that wrote", ledger.flushes),
@@ -453,6 +466,18 @@ impl Collector for EngineCollector {
             ("ledger_evictions", "Cells that left memory to make room", ledger.evictions),
             ("ledger_expired", "Cells let go because no window reaches them", ledger.expired),
             ("ledger_damaged", "Images of cells that could not be read", ledger.damaged),
+            ("journal_uploads", "Segments that were uploaded", upload.segments),
+            ("journal_upload_bytes", "Bytes that were uploaded", upload.bytes),
+            (
+                "journal_upload_failures",
+                "Attempts to upload that failed, and are made again",
+                upload.failures,
+            ),
+            (
+                "journal_upload_lost",
+                "Records that went, as the journal was too long, before they were uploaded",
+                upload.lost,
+            ),
         ];
         for (name, help, value) in gauges {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));

@@ -23,6 +23,7 @@ use crate::exit::{CommandError, Exit};
 use crate::interrupt::Interrupt;
 use crate::losses::say_losses;
 use crate::message_reader::ThreadsOption;
+use crate::object_journal::JournalOption;
 use crate::options::{EngineOptions, JsonOption, time};
 use crate::ordered_pool::map_ordered;
 
@@ -35,6 +36,7 @@ Examples:
   tollhouse backtest --data ./data --rules new.toml --model spam=new.cbm --json | jq .quality
   tollhouse backtest --data ./data --rules new.toml --bad spam --caught quarantine --caught reject
   tollhouse backtest --data ./data --rules new-windows.toml --replay
+  tollhouse backtest --data ./data --rules new.toml --journal s3://bucket/decisions
 
 Reads facts and readings as they were logged, and changes nothing; a server may run on the
 directory. Rules that need a fact that was not logged are left out and named. Precision, recall and
@@ -67,6 +69,8 @@ pub(crate) struct BacktestArgs {
     replay: bool,
     #[command(flatten)]
     threads: ThreadsOption,
+    #[command(flatten)]
+    journal: JournalOption,
     #[command(flatten)]
     engine: EngineOptions,
     #[command(flatten)]
@@ -105,7 +109,11 @@ pub(crate) fn run(args: BacktestArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
     let directory = args.engine.directory()?;
     let (plan, pipeline) = pipeline(&args, &directory)?;
-    let archive = JournalArchive::open(&directory.journal_path())?;
+    // Of feedback and of what is replayed all counts; rows are chosen when they are read.
+    let archive = match args.journal.open(args.from.filter(|_| !args.replay), args.to, None)? {
+        Some(archive) => archive,
+        None => JournalArchive::open(&directory.journal_path())?,
+    };
     let question = BacktestQuery {
         from: args.from,
         to: args.to,

@@ -13,6 +13,7 @@ use crate::audit::note;
 use crate::cluster_home;
 use crate::console::{Output, Progress, help, say};
 use crate::exit::{CommandError, Exit};
+use crate::object_journal::JournalOption;
 use crate::options::{EngineOptions, JsonOption, stopped};
 
 /// Erase what is known of somebody: statistics of keys, and the decisions on events that had them
@@ -22,12 +23,13 @@ Examples:
   tollhouse erase --data ./data --dry-run --key from=ann@example.com
   tollhouse erase --data ./data --key from=ann@example.com --key client_ip=192.0.2.7
   tollhouse erase --data ./data --pipeline web --key user=ann --json
+  tollhouse erase --data ./data --key from=ann@example.com --journal s3://bucket/decisions
 
 KIND sets how the value is normalised; a key of several fields is written 'KIND=[\"ann\",\"phone-7\"]',
 and erased only so. Erased are the keys of that piece in every kind and pipeline, and every decision
 on an event that had one, with its feedback. No server may run on the directory.
 Remove older snapshots: they keep what they have. With a cluster, erase on every node: statistics go
-there, decisions here.")]
+there, decisions here. With --journal also what all nodes have uploaded there: last of all.")]
 pub(crate) struct EraseArgs {
     /// Keys to erase: a kind of the configuration, and a value as events have it
     #[arg(long, value_name = "KIND=VALUE", required = true)]
@@ -38,6 +40,8 @@ pub(crate) struct EraseArgs {
     /// Show how much there is, and erase nothing
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    journal: JournalOption,
     #[command(flatten)]
     engine: EngineOptions,
     #[command(flatten)]
@@ -65,6 +69,16 @@ impl FromStr for KeyArgument {
 struct EraseLine {
     erased: bool,
     keys: u64,
+    decisions: u64,
+    feedback: u64,
+    /// With `--journal`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uploaded: Option<UploadedLine>,
+}
+
+/// The part that was erased of what nodes have uploaded.
+#[derive(Serialize)]
+struct UploadedLine {
     decisions: u64,
     feedback: u64,
 }
@@ -119,6 +133,7 @@ pub(crate) fn run(args: EraseArgs) -> Result<Exit, CommandError> {
             CommandError::new(error).help("begin it again once that is mended: what was erased stays erased")
         }
     })?;
+    let uploaded = args.journal.erase(&shingles, args.dry_run, &directory.path().join("erase.objects"))?;
     let (decisions, feedback) = (records.decisions, records.feedback);
     if !args.dry_run {
         let kinds: Vec<&str> = args.key.iter().map(|key| key.kind.as_str()).collect();
@@ -132,7 +147,9 @@ pub(crate) fn run(args: EraseArgs) -> Result<Exit, CommandError> {
         note(&directory, "erase", &detail)?;
     }
     if out.is_json() {
-        out.json(&EraseLine { erased: !args.dry_run, keys, decisions, feedback })?;
+        let uploaded = uploaded
+            .map(|uploaded| UploadedLine { decisions: uploaded.decisions, feedback: uploaded.feedback });
+        out.json(&EraseLine { erased: !args.dry_run, keys, decisions, feedback, uploaded })?;
     }
     out.flush()?;
     say(format_args!(
@@ -142,6 +159,14 @@ pub(crate) fn run(args: EraseArgs) -> Result<Exit, CommandError> {
         HumanCount(feedback),
         if args.dry_run { "would be erased" } else { "erased" }
     ));
+    if let Some(uploaded) = uploaded {
+        say(format_args!(
+            "{} decisions and {} pieces of feedback {} of what nodes have uploaded",
+            HumanCount(uploaded.decisions),
+            HumanCount(uploaded.feedback),
+            if args.dry_run { "would be erased" } else { "erased" }
+        ));
+    }
     if !args.dry_run && directory.snapshots_path().exists() {
         help(format_args!("snapshots in {} still have them", directory.snapshots_path().display()));
     }

@@ -6,6 +6,7 @@ use server::api::ExplanationJson;
 use crate::console::Output;
 use crate::exit::{CommandError, Exit};
 use crate::ledger_home;
+use crate::object_journal::JournalOption;
 use crate::options::{EngineOptions, JsonOption, LocalEngine, ServerOptions, is_locked};
 use crate::rendering;
 
@@ -15,6 +16,7 @@ use crate::rendering;
 Examples:
   tollhouse explain --data ./data 01hx3k9q7w2rd
   tollhouse explain --server http://127.0.0.1:8377 01hx3k9q7w2rd --json
+  tollhouse explain --data ./data --journal s3://bucket/decisions 01hx3k9q7w2rd   Of any node
 
 Facts and readings are as of the decision. A server may run on the directory; only --server then
 shows what classifiers know of the tokens by now, and decisions of the last second.")]
@@ -27,14 +29,16 @@ pub(crate) struct ExplainArgs {
     #[command(flatten)]
     server: ServerOptions,
     #[command(flatten)]
+    journal: JournalOption,
+    #[command(flatten)]
     json: JsonOption,
 }
 
 pub(crate) fn run(args: ExplainArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
     let explanation = match args.server.client()? {
-        Some(client) => client.explain(&args.id.to_string())?,
-        None => local(&args)?,
+        Some(client) if !args.journal.is_named() => client.explain(&args.id.to_string())?,
+        _ => local(&args)?,
     };
     if out.is_json() {
         out.json(&explanation)?;
@@ -56,6 +60,10 @@ pub(crate) fn run(args: ExplainArgs) -> Result<Exit, CommandError> {
 
 fn local(args: &ExplainArgs) -> Result<ExplanationJson, CommandError> {
     let directory = args.engine.directory()?;
+    if let Some(found) = args.journal.find(args.id)? {
+        let explained = directory.explain_in(&found, &args.engine.plan(&directory)?, args.id)?;
+        return Ok(ExplanationJson::from(&explained));
+    }
     match ledger_home::open(&directory, args.engine.plan(&directory)?) {
         Ok(engine) => {
             let local = LocalEngine::new(engine);

@@ -18,6 +18,7 @@ use crate::cluster_home;
 use crate::console::{Progress, say};
 use crate::exit::{CommandError, Exit};
 use crate::losses::say_losses;
+use crate::object_journal::JournalOption;
 use crate::options::{EngineOptions, stopped, time};
 
 /// Write the journal's decisions as NDJSON or Parquet, or all statistics
@@ -27,6 +28,7 @@ Examples:
   tollhouse export --data ./data > decisions.ndjson
   tollhouse export --data ./data --format parquet --from 2026-05-01 -o decisions.parquet
   tollhouse export --data ./data --labelled --pipeline mail | jq .label
+  tollhouse export --journal s3://bucket/decisions --from 2026-05-01 > all-nodes.ndjson
   tollhouse export --data ./data --ledger -o statistics.ndjson.zst
 
 A row for each decision: id, times, verdict, label, and every fact and reading of its time, in flat
@@ -35,7 +37,7 @@ A server may run on the directory; its last second is then missing. --ledger wri
 key instead, also of a cluster, for `tollhouse import`. It needs the directory to itself.")]
 pub(crate) struct ExportArgs {
     /// Write all statistics instead of the journal's decisions; a file that ends in .zst is compressed
-    #[arg(long, conflicts_with_all = ["format", "from", "to", "pipeline", "labelled"])]
+    #[arg(long, conflicts_with_all = ["format", "from", "to", "pipeline", "labelled", "journal"])]
     ledger: bool,
     /// Format in which rows are written
     #[arg(long, value_enum, default_value_t = ExportFormat::Ndjson, value_name = "FORMAT")]
@@ -55,6 +57,8 @@ pub(crate) struct ExportArgs {
     /// File to write instead of standard output; an existing one is kept
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    journal: JournalOption,
     #[command(flatten)]
     engine: EngineOptions,
 }
@@ -76,7 +80,10 @@ pub(crate) fn run(args: ExportArgs) -> Result<Exit, CommandError> {
     if args.format == ExportFormat::Parquet && args.output.is_none() && io::stdout().is_terminal() {
         return Err(CommandError::new("Parquet cannot be written to a terminal").help("name a file with -o"));
     }
-    let archive = JournalArchive::open(&args.engine.directory()?.journal_path())?;
+    let archive = match args.journal.open(filter.from, filter.to, filter.pipeline.as_deref())? {
+        Some(archive) => archive,
+        None => JournalArchive::open(&args.engine.directory()?.journal_path())?,
+    };
     let table = match &args.output {
         Some(path) => {
             let draft = disk::AtomicFile::of_new(path).map_err(|error| unwritable(path, &error))?;

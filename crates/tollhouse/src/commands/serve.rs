@@ -89,6 +89,8 @@ fn serve(
         let mut hangup = signal(SignalKind::hangup()).map_err(CommandError::new)?;
         let clock = Clock::of(SystemClock, engine.newest_decision());
         let (reloaded, of_reloads) = (Arc::clone(&engine), clock.clone());
+        #[cfg(feature = "object-store")]
+        let uploader = crate::object_journal::upload(&engine, &clock)?;
         let server = Server::bind_with(engine, clock, sockets)?;
         let certificates = server.certificates();
         tokio::spawn(async move {
@@ -104,13 +106,18 @@ fn serve(
             }
         });
         listening(&server);
-        server
+        let served = server
             .supervised_by(manager)
             .serve(async move {
                 tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
             })
-            .await?;
-        Ok(())
+            .await;
+        #[cfg(feature = "object-store")]
+        if let Some(uploader) = uploader {
+            let finish = move || uploader.finish(crate::object_journal::FINISH_WITHIN);
+            tokio::task::spawn_blocking(finish).await.map_err(CommandError::new)?;
+        }
+        Ok(served?)
     })
 }
 

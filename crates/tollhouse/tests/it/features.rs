@@ -5,12 +5,13 @@ use rustix::process::Signal;
 use crate::program::{Data, Server, run};
 
 /// The parts, and whether this build has them.
-const ALL: [(&str, bool); 5] = [
+const ALL: [(&str, bool); 6] = [
     ("arrow", cfg!(feature = "arrow")),
     ("cluster", cfg!(feature = "cluster")),
     ("grpc", cfg!(feature = "grpc")),
     ("kafka", cfg!(feature = "kafka")),
     ("mail-auth", cfg!(feature = "mail-auth")),
+    ("object-store", cfg!(feature = "object-store")),
 ];
 
 #[test]
@@ -38,6 +39,7 @@ fn what_a_build_lacks_is_said() {
         ("grpc", listener("envoy")),
         ("grpc", listener("grpc")),
         ("mail-auth", vec!["--set=dns.resolvers=[\"127.0.0.1\"]".to_owned()]),
+        ("object-store", vec!["--set=journal.upload=file:///nowhere".to_owned()]),
     ];
     let check = |name: &str, args: &[&str], code: i32| {
         let (_, is_built) = ALL.into_iter().find(|(known, _)| *known == name).unwrap();
@@ -55,6 +57,7 @@ fn what_a_build_lacks_is_said() {
         check(name, &args, 1);
     }
     check("kafka", &["follow", "--server", "http://127.0.0.1:1", "kafka://no-topic"], 2);
+    check("object-store", &["export", "--journal", "file:///nowhere"], 2);
     check("mail-auth", &["check", "--dns", "--data", path, "-"], 2);
     // These would not end soon.
     if !cfg!(feature = "arrow") {

@@ -32,6 +32,7 @@ mod logs;
 mod nats;
 #[path = "../../../server/tests/it/npm.rs"]
 mod npm;
+mod objects;
 mod packages;
 #[path = "../../../server/tests/it/ports.rs"]
 mod ports;

@@ -10,7 +10,8 @@ if has >= number then
   call('PEXPIRE', KEYS[1], batch[4])
   return { 1, has, 0, '' }
 end
-if has < previous then return { 2, has, 0, '' } end
+-- Neither before nor after it: what an ended process of the node sent may have arrived meanwhile.
+if has ~= previous then return { 2, has, 0, '' } end
 horizon = batch[3]
 -- First of all: it is refused, and nothing is changed, where there is no memory.
 call('SET', KEYS[1], text(number), 'PX', batch[4])

@@ -225,7 +225,25 @@ pub(super) const JOURNAL: Section = Section {
             "keep_bytes",
             SettingType::Size(1 << 50),
             Some("\"8GiB\""),
-            "Size of the whole journal beyond which its oldest segments are deleted",
+            "Size of the whole journal beyond which its oldest segments are deleted, uploaded or not",
+        ),
+        setting(
+            "upload",
+            SettingType::Text,
+            None,
+            "Where closed segments are uploaded to, for all nodes to be read together: `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX` or `file:///DIRECTORY`. Credentials, region and endpoint are those of the environment (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_NAME` and so on). A segment does not become too old before it is uploaded",
+        ),
+        setting(
+            "upload_every",
+            SettingType::Span,
+            Some("\"5m\""),
+            "Age at which a segment is closed where segments are uploaded, from 1 s: how far the upload is behind, about. The shorter, the more and smaller files",
+        ),
+        setting(
+            "upload_keep",
+            SettingType::Span,
+            None,
+            "Age at which a node removes its segments from where they were uploaded to; without it they stay, or go by rules of the bucket",
         ),
     ],
 };

@@ -1,0 +1,5 @@
+//! Uploads and reads, from outside.
+
+mod moto;
+mod support;
+mod uploads;
