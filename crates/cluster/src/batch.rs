@@ -253,14 +253,17 @@ impl CacheShard {
     }
 }
 
+/// The additions of a batch, cell by cell and form.
+type CellDeltas = HashMap<(CellId, u32), CellDelta>;
+
 /// Adds up batches of the journal, in their order, as many as are not too large for a request, and returns each sum with
 /// the number of its last batch.
 pub(crate) fn sums_of(
     batches: &ReplayedBatches,
     world: &ClusterCatalog,
     bytes_max: usize,
-) -> Vec<(u64, HashMap<(CellId, u32), CellDelta>)> {
-    let mut sums: Vec<(u64, HashMap<(CellId, u32), CellDelta>)> = Vec::new();
+) -> Vec<(u64, CellDeltas)> {
+    let mut sums: Vec<(u64, CellDeltas)> = Vec::new();
     let mut bytes = 0;
     for (number, batch) in batches {
         let more = batch.values().map(CellDelta::bytes).sum::<usize>();

@@ -377,7 +377,7 @@ mod tests {
         let mut random = Random::new(3);
         let counts = DecisionCounts::default();
         let begin = 1_700_000_000;
-        let mut all: Vec<(i64, usize, Option<(String, bool)>)> = Vec::new();
+        let mut all = Vec::new();
         for _ in 0..3000 {
             let second = begin + random.between(0, 30 * 3600);
             let action = random.below(Action::ALL.len() as u64) as usize;

@@ -174,6 +174,11 @@ impl<'w> RecordVisitor<'w> for PipelineVersions {
     fn feedback(&mut self, _: RecordId, _: RecordId, _: Option<&str>, _: Time) {}
 }
 
+/// The parts that are being written, by table and day.
+type OpenSplits = HashMap<(SplitTable, i64), OpenSplit>;
+/// The parts that are written.
+type SplitNames = HashSet<(SplitTable, i64)>;
+
 impl Journal {
     /// Closes the newest segment if it has records that arrived so long ago, even if nothing follows; so that its files do not
     /// wait for what comes next. Done by the writer, soon.
@@ -244,9 +249,9 @@ impl Journal {
         let mut all: Vec<String> = versions.values().flatten().cloned().collect();
         all.dedup();
         split.versions = all;
-        let mut done: HashSet<(SplitTable, i64)> = HashSet::new();
+        let mut done: SplitNames = HashSet::new();
         loop {
-            let mut open: HashMap<(SplitTable, i64), OpenSplit> = HashMap::new();
+            let mut open: OpenSplits = HashMap::new();
             let mut is_left = false;
             let passed = self.write_splits(&file, &versions, (&done, &mut open, &mut is_left), stop);
             if !matches!(passed, Ok(Some(()))) {
@@ -271,11 +276,7 @@ impl Journal {
         &self,
         file: &JournalFile,
         versions: &BTreeMap<String, Vec<String>>,
-        (done, open, is_left): (
-            &HashSet<(SplitTable, i64)>,
-            &mut HashMap<(SplitTable, i64), OpenSplit>,
-            &mut bool,
-        ),
+        (done, open, is_left): (&SplitNames, &mut OpenSplits, &mut bool),
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<()>, JournalError> {
         let device = &self.shared.device;

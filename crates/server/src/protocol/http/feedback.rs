@@ -124,7 +124,7 @@ pub(crate) async fn take_in(
     });
     let outcome = outcome.await?;
     if is_of_another(&outcome) && !is_relayed {
-        let request = to_owner("/v1/feedback", JSON, &[feedback.clone()]);
+        let request = to_owner("/v1/feedback", JSON, std::slice::from_ref(&feedback));
         if let Some(answer) = node.ask_owner(id.node(), request).await {
             return answer?.json();
         }

@@ -98,7 +98,7 @@ pub(crate) async fn keys(
 ) -> Result<Json<api::KnownKeysJson>, HttpFailure> {
     let asked = match pipeline {
         Some(name) => vec![node.pipeline(Some(&name))?],
-        None => node.engine.plan().pipelines.iter().cloned().collect(),
+        None => node.engine.plan().pipelines.to_vec(),
     };
     let (engine, now) = (Arc::clone(&node.engine), node.now());
     let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
