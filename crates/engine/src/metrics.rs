@@ -203,9 +203,9 @@ impl FormMetrics {
 pub struct ChallengeTally {
     /// Challenges that were issued.
     pub issued: u64,
-    /// Those that came back solved.
+    /// Challenges that came back solved.
     pub solved: u64,
-    /// Those that came back with a wrong solution.
+    /// Challenges that came back with a wrong solution.
     pub unsolved: u64,
     /// The mean time from issue to solution.
     pub mean_seconds: Option<f64>,

@@ -20,10 +20,10 @@ use crate::core::inherited_sockets::{HTTP, InheritedSocket, InheritedSockets};
 use crate::core::key_cache;
 use crate::core::listener::{BoundListener, ServeError, ShutdownSignal};
 use crate::core::node::Node;
-use crate::core::peers;
 use crate::core::reload::log_reload;
 use crate::core::service_manager::ServiceManager;
 use crate::core::tls::{self, TlsSettings, TlsTerminator};
+use crate::core::{peers, relay};
 use crate::protocol;
 use crate::protocol::http;
 use crate::protocol::http::connection::{self, HttpConnections};
@@ -147,7 +147,7 @@ impl Server {
             conversations.spawn(bound.serve(Arc::clone(&node), protocol::open, stopped.clone())?);
         }
         // What was posted while this node was away is in force before it serves.
-        peers::adopt_rules(&node).await;
+        relay::adopt_rules(&node).await;
         tracing::info!(%address, pipelines = node.engine.plan().pipelines.len(), "serving");
         let manager = Arc::new(manager);
         manager.ready(&url);
@@ -313,8 +313,8 @@ async fn announce(node: Arc<Node>, address: SocketAddr) {
     let first = node.started_at.0.unsigned_abs();
     for beat in first.. {
         ticks.tick().await;
-        peers::adopt_rules(&node).await;
-        peers::announce(&node, url.as_deref(), beat).await;
+        relay::adopt_rules(&node).await;
+        relay::announce(&node, url.as_deref(), beat).await;
     }
 }
 

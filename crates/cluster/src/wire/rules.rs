@@ -1,4 +1,4 @@
-//! What was posted over the files of configurations, for all nodes.
+//! States of rules that were posted over the files of configurations, for all nodes.
 //!
 //! ```text
 //! #r   number of a state, from 1 ─► digest of the state

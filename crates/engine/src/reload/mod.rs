@@ -62,7 +62,7 @@ pub enum Proposal<'a> {
         /// The version, or as much of its beginning as no other has.
         version: &'a str,
     },
-    /// What another node has posted for all.
+    /// A state that another node has posted for all.
     Shared {
         /// The state.
         state: &'a SharedState,

@@ -74,7 +74,7 @@ pub(crate) struct VersionEntry {
     models: BTreeMap<String, String>,
 }
 
-/// What nodes share of the overlays: all but the versions that each of them keeps.
+/// The part of the overlays that nodes share: all but the versions that each of them keeps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SharedRules {
     pipelines: BTreeMap<String, PipelineRulesState>,

@@ -214,7 +214,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever was posted, lost and restarted: once all have looked often enough, all have the same rules, which are those of
+    /// Nodes agree whatever was posted, lost and restarted: once all have looked often enough, all have the same rules, which are those of
     /// a post that was acknowledged, or none; and where nothing was lost, those of the last.
     #[test]
     fn nodes_agree_in_the_end(steps in prop::collection::vec(step(), 1..30)) {

@@ -100,9 +100,9 @@ pub struct ChallengeTallyJson {
     pub units: f64,
     /// Challenges of this rule that were issued.
     pub issued: u64,
-    /// Those that came back solved.
+    /// Challenges that came back solved.
     pub solved: u64,
-    /// Those that came back with a wrong solution. The others were given up, or are still worked on.
+    /// Challenges that came back with a wrong solution. The others were given up, or are still worked on.
     pub unsolved: u64,
     /// The mean number of seconds from issue to solution.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -28,6 +28,7 @@ pub(crate) mod preparation;
 pub(crate) mod problem;
 pub(crate) mod rate_meter;
 pub(crate) mod reading_pool;
+pub(crate) mod relay;
 pub(crate) mod reload;
 pub(crate) mod service_manager;
 pub(crate) mod sessions;

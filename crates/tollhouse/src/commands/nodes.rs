@@ -15,8 +15,9 @@ Examples:
   tollhouse nodes                                    As the server on 127.0.0.1:8377 sees them
   tollhouse nodes --server http://10.0.0.1:8377 --json
 
-A node is `away` when nothing was heard of it for ten seconds. Pipelines that are not the same version on
-all nodes are named. Exit code 1: a node is away, takes no requests, or runs another version.")]
+A node is `away` when nothing was heard of it for ten seconds. Pipelines that are not the same
+version on all nodes are named. Exit code 1: a node is away, takes no requests, or runs another
+version.")]
 pub(crate) struct NodesArgs {
     /// The server to ask
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8377")]

@@ -14,8 +14,8 @@ use super::{JsonBody, QueryParams};
 use crate::api;
 use crate::core::grant::note;
 use crate::core::node::Node;
-use crate::core::peers;
 use crate::core::problem::{HttpFailure, INVALID_BODY, NOT_FOUND, ProblemResponses};
+use crate::core::relay;
 use crate::core::reload::log_reload;
 
 /// The pipeline of the rules.
@@ -79,7 +79,7 @@ where
         let told = format!("{} -> {}", version(&change.before), version(&change.after));
         note(&format!("version of {}", change.pipeline), told);
     }
-    let behind = if dry_run { Vec::new() } else { peers::wait_for_rules(node).await };
+    let behind = if dry_run { Vec::new() } else { relay::wait_for_rules(node).await };
     Ok(Json(api::ReloadOutcomeJson { behind, ..api::ReloadOutcomeJson::new(&reloaded, dry_run) }))
 }
 

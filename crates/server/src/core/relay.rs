@@ -1,0 +1,154 @@
+//! A node among others: it says that it is there, takes over the rules that others have posted, and asks them for what they have.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use engine::Impact;
+use journal::NodeNumber;
+use tokio::time::sleep;
+
+use crate::core::blocking::blocking;
+use crate::core::node::Node;
+use crate::core::peers::{BEAT, NodeEntry, NodeRequest, NodeResponse, PeerNode, send, sign};
+use crate::core::problem::{HttpFailure, UNAVAILABLE};
+use crate::core::reload::log_reload;
+
+/// The time without an answer of the register after which the node's conditions say so.
+const LOST_AFTER: Duration = Duration::from_secs(10);
+/// The time in which what is posted is in force everywhere, or the nodes are named on which it is not.
+const RULES_WITHIN: Duration = Duration::from_secs(3);
+/// The name of the condition of a node that cannot take over what others have posted.
+const BEHIND: &str = "rules-behind";
+/// The name of the condition of a node that does not hear of others.
+const CONDITION: &str = "nodes-unknown";
+
+/// Says once that this node is there, and hears of the others. Does nothing for a node of its own.
+pub(crate) async fn announce(node: &Arc<Node>, url: Option<&str>, beat: u64) {
+    if node.engine.node_register().is_none() {
+        return;
+    }
+    let Ok(entry) = serde_json::to_string(&node.entry(url, beat)) else { return };
+    let engine = Arc::clone(&node.engine);
+    let entries = blocking(move || engine.node_register().map(|register| register.announce(entry))).await;
+    let lost = match entries {
+        Some(Ok(entries)) => {
+            node.peers.update(entries);
+            None
+        }
+        Some(Err(why)) => {
+            let silent = node.peers.unheard_for();
+            tracing::debug!(%why, "the register of nodes cannot be asked");
+            (silent >= LOST_AFTER).then(|| {
+                format!(
+                    "the register of nodes in the cluster was last reached {} s ago: {why}",
+                    silent.as_secs()
+                )
+            })
+        }
+        None => None,
+    };
+    node.engine.health().set(CONDITION, Impact::Degraded, lost);
+}
+
+/// Takes over what other nodes have posted since the last look. What does not fit here is a condition of the node.
+pub(crate) async fn adopt_rules(node: &Arc<Node>) {
+    if node.engine.node_register().is_none() {
+        return;
+    }
+    let (engine, now) = (Arc::clone(&node.engine), node.now());
+    let behind = blocking(move || match engine.adopt_posted(now) {
+        Ok(None) => None,
+        Ok(Some(reloaded)) => {
+            log_reload(&Ok(reloaded));
+            None
+        }
+        Err(error) => {
+            tracing::debug!(%error, "what other nodes have posted is not in force here");
+            Some(format!("what other nodes have posted is not in force here: {error}"))
+        }
+    });
+    node.engine.health().set(BEHIND, Impact::Degraded, behind.await);
+}
+
+/// Waits until what this node has posted is in force on all nodes that are there, for a while; returns those on which it is not.
+pub(crate) async fn wait_for_rules(node: &Arc<Node>) -> Vec<String> {
+    let Some(own) = node.engine.node_register().map(|register| register.number()) else { return Vec::new() };
+    let posted = node.engine.shared_rules();
+    let begun = Instant::now();
+    loop {
+        let others = node.peers.nodes().into_iter().filter(|(number, _)| *number != own);
+        let behind = others.filter(|(_, peer)| peer.entry.rules < posted);
+        let behind: Vec<(NodeNumber, PeerNode)> = behind.collect();
+        let waits = behind.iter().any(|(_, peer)| !peer.is_away());
+        if !waits || begun.elapsed() >= RULES_WITHIN {
+            let name =
+                |(number, peer): (NodeNumber, PeerNode)| format!("{} ({})", number.get(), peer.entry.name);
+            return behind.into_iter().map(name).collect();
+        }
+        sleep(BEAT / 10).await;
+    }
+}
+
+impl Node {
+    /// Returns the entry of this node: what it says of itself.
+    pub(crate) fn entry(&self, url: Option<&str>, beat: u64) -> NodeEntry {
+        let plan = self.engine.plan();
+        let pipelines = plan.pipelines.iter();
+        NodeEntry {
+            name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            url: url.map(str::to_owned),
+            release: env!("CARGO_PKG_VERSION").to_owned(),
+            started: self.started_at.0,
+            beat,
+            unready: self.unready(),
+            rules: self.engine.shared_rules(),
+            pipelines: pipelines.map(|pipeline| (pipeline.name.clone(), pipeline.version.clone())).collect(),
+        }
+    }
+
+    /// Asks the node that has a record, where that is another one. `None` where it would be this one, or is none of those that share
+    /// its statistics.
+    ///
+    /// # Errors
+    /// Where the other node is away, or cannot be reached: what it has is not gone.
+    pub(crate) async fn ask_owner(
+        &self,
+        owner: Option<NodeNumber>,
+        request: NodeRequest,
+    ) -> Option<Result<NodeResponse, HttpFailure>> {
+        let owner = owner?;
+        let peer = self.peers.other(&self.engine, owner)?;
+        Some(self.ask_node(owner, peer, request).await)
+    }
+
+    async fn ask_node(
+        &self,
+        number: NodeNumber,
+        peer: PeerNode,
+        request: NodeRequest,
+    ) -> Result<NodeResponse, HttpFailure> {
+        let (number, name) = (number.get(), peer.entry.name.clone());
+        let help = "`/v1/nodes` shows which nodes are there; what it has can be had once it is back";
+        let absent = |why: String| {
+            UNAVAILABLE.failure(format!("this is with node {number} (`{name}`), which {why}")).help(help)
+        };
+        let silent = peer.silent_for().as_secs();
+        let Some(url) = peer.entry.url else {
+            return Err(
+                absent("has no address for others".to_owned()).help("set `advertise` in its [cluster]")
+            );
+        };
+        let time = self.now();
+        let sender = self.engine.node_register().map_or(0, |register| register.number().get());
+        let signature = sign(&self.engine, sender, time, &request);
+        let (agent, limit) = (self.peers.agent(), self.plan().body_max.saturating_mul(2));
+        let patience = self.timeout() / 4;
+        let asked =
+            self.peers.places().run(patience, move |_| send(&agent, &url, &request, &signature, limit));
+        // One that was not heard of may be there all the same: it is asked, and refuses at once where it is not.
+        asked.await?.map_err(|why| {
+            tracing::warn!(number, name, %why, "another node cannot be asked");
+            absent(format!("does not answer, and was last heard of {silent} s ago"))
+        })
+    }
+}
