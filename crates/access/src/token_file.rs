@@ -35,9 +35,10 @@ impl SealedFile<TokenStore> {
         SealedFile::at(directory.join(TokenFile::NAME))
     }
 
-    /// Returns true if the file is there, or once was: then tokens are asked for, although there may be none.
+    /// Returns true if the file is there, or once was: then tokens are asked for, although there may be none. Tokens of
+    /// `[server] tokens` are not in it: a configuration that names none any more asks for none.
     pub fn was_made(&self) -> bool {
-        self.path().exists() || self.beside("used.json").exists()
+        self.path().exists() || self.uses().keys().any(|name| !name.starts_with("server.tokens."))
     }
 
     /// Reads when each token was last used. What cannot be read is not known.

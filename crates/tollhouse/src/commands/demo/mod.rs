@@ -364,9 +364,8 @@ fn try_it(client: &ApiClient, data: &Path, judged: &[DemoDecision]) -> Result<()
     let from = quoted(&from);
     let message = "From: a@example.com\\nSubject: CHEAP PILLS!!!\\n\\nhttp://192.0.2.7/buy\\n";
     say(format_args!(
-        "The server goes on at {BOLD}{url}{BOLD:#}; its data is in {}. Look at it in a browser:
-
-  {url}/console/
+        "The server goes on at {BOLD}{url}{BOLD:#}; its data is in {}. In a browser:
+{url}/console/
 
 Or try:
 
