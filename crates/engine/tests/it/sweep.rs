@@ -124,6 +124,7 @@ fn damage_to_any_file_costs_no_more_than_what_it_had() {
             let engine = opened.unwrap_or_else(|error| panic!("{what} of {name}: {error}"));
             if is_gone
                 && [
+                    "counts.bin",
                     "labels.ndjson",
                     "learners.bin",
                     "limits.json",
