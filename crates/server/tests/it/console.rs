@@ -527,7 +527,7 @@ fn what_strangers_send_stays_text() {
         check_page(&answer, answer.status, &["<main"]);
         assert!((400..500).contains(&answer.status), "{number}");
     }
-    check_page(&server.get("/console/keys?pipeline=default&kind=author"), 200, &[]);
+    check_page(&server.get("/console/keys?pipeline=main&kind=author"), 200, &[]);
     check_page(&server.get("/console/reviews?by=%3Cann%3E"), 200, &["&lt;ann&gt;", "Publish", "Refuse"]);
     check_page(&server.get("/console/rules"), 200, &["HELD", "&lt;b&gt;A person"]);
     server.stop();
