@@ -84,12 +84,14 @@ fn each_route_takes_a_body_of_the_most_bytes() {
                 let method = method.to_uppercase();
                 server.ask(&method, &url, &[form], &body[..length])
             };
-            let taken = ask(MAX);
+            // Who begins a session is a stranger yet.
+            let most = if path == "/v1/sessions" { 4096 } else { MAX };
+            let taken = ask(most);
             assert_ne!(taken.status, 413, "{path}: {}", taken.body);
             if taken.status >= 400 {
                 taken.problem();
             }
-            check_problem(&ask(MAX + 1), 413, "too-large", "more than");
+            check_problem(&ask(most + 1), 413, "too-large", "more than");
         }
     });
 }
