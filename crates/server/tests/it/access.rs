@@ -54,6 +54,8 @@ fn every_route_asks_for_its_scope_and_for_no_other() {
             assert!(operation["x-unlisted"].is_null(), "{method} {path} is in no table of access");
             let security = operation["security"].as_array().unwrap();
             let url = path.replace("{name}", "x").replace("{id}", "x").replace("{step}", "verify");
+            // A stream that is begun has no end; a filter that it does not know begins none.
+            let url = if path == "/v1/decisions/stream" { format!("{url}?of=nothing") } else { url };
             let ask = |name: &str| server.ask(&method.to_uppercase(), &url, &[&bearer(name), JSON], b"{}");
             let Some(needed) = security.first() else {
                 assert_ne!(server.ask(&method.to_uppercase(), &url, &[], b"").status, 401, "{path} is open");
