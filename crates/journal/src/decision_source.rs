@@ -21,7 +21,7 @@ pub trait DecisionSource {
     /// Reads reports until the labels of all decisions from this id on are known, and returns true if they are.
     ///
     /// # Errors
-    /// What cannot be read. What is damaged is passed over.
+    /// If a file cannot be read. Damaged parts are passed over.
     fn read_labels(&self, from: RecordId, budget: &mut ReadBudget<'_>) -> Result<bool, JournalError> {
         self.labels().read_down_to(from, budget, |ids| self.ranked(ids))
     }

@@ -74,7 +74,7 @@ pub fn erase(
 /// number of records that are left. The file stays, also without any.
 ///
 /// # Errors
-/// What cannot be read or written, or a damaged block.
+/// If a file cannot be read or written, or has a damaged block.
 pub fn erase_of_file(
     device: &Arc<dyn Device>,
     name: &str,

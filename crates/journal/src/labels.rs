@@ -101,7 +101,7 @@ impl DecisionLabels {
     /// Reads reports until the labels of all decisions from this id on are known, and returns true if they are.
     ///
     /// # Errors
-    /// What cannot be read. What is damaged is passed over.
+    /// If a file cannot be read. Damaged parts are passed over.
     pub(super) fn read_down_to(
         &self,
         id: RecordId,

@@ -221,7 +221,7 @@ impl Journal {
     /// says so. Takes memory for a group of rows and the filters of some files, and room on the disk for a copy. Blocks.
     ///
     /// # Errors
-    /// What cannot be read or written. Nothing is left of the files then.
+    /// If a file cannot be read or written. Nothing is left of the files then.
     pub fn split(
         &self,
         segment: &ClosedSegment,

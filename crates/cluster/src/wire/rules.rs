@@ -85,37 +85,49 @@ impl WireCore {
             return Err(unexpected(AT, "what is posted is too large"));
         }
         // Before anybody is told of it.
-        let mut set = cmd("HSET");
-        set.arg(self.names.rule_texts()).arg(digest).arg(state);
-        match self.one(ConnectionClass::Writes, set, self.rules_deadline()).await? {
-            Value::Int(_) => {}
-            Value::Nil => return Err(self.unconfirmed()),
-            _ => return Err(unexpected(AT, "no answer to HSET")),
-        }
+        self.set_rules(digest, &state).await?;
         let lines = format!("{known}\n{}\n{digest}", known + 1);
         let command = script(&self.scripts.allot, vec![self.names.rule_states()], Some(lines.into_bytes()));
         match self.one(ConnectionClass::Writes, command, self.rules_deadline()).await? {
             Value::Int(1) => {}
-            Value::Int(0) => return Ok(false),
+            Value::Int(0) => {
+                // A text that stays takes room, and nothing else.
+                let _ = self.forget_rules(digest).await;
+                return Ok(false);
+            }
             Value::Nil => return Err(self.unconfirmed()),
             _ => return Err(unexpected(AT, "no answer of the script that puts rules")),
         }
-        // A text that stays takes room, and nothing else.
-        let _ = self.forget_rules(known + 1).await;
+        // Another node that was refused with the same text may have taken it away in between.
+        self.set_rules(digest, &state).await?;
+        if let Some(past @ 1..) = (known + 1).checked_sub(KEPT)
+            && let Ok(gone) = self.text_of(self.names.rule_states(), &past.to_string()).await
+        {
+            let _ = self.forget_rules(&gone).await;
+        }
         Ok(true)
     }
 
-    /// Takes away the texts that none of the last states has.
-    async fn forget_rules(&self, last: u64) -> Result<(), RemoteError> {
-        let Some(past @ 1..) = last.checked_sub(KEPT) else { return Ok(()) };
-        let gone = self.text_of(self.names.rule_states(), &past.to_string()).await?;
-        for number in past + 1..=last {
-            if self.text_of(self.names.rule_states(), &number.to_string()).await? == gone {
+    async fn set_rules(&self, digest: &str, state: &str) -> Result<(), RemoteError> {
+        let mut set = cmd("HSET");
+        set.arg(self.names.rule_texts()).arg(digest).arg(state);
+        match self.one(ConnectionClass::Writes, set, self.rules_deadline()).await? {
+            Value::Int(_) => Ok(()),
+            Value::Nil => Err(self.unconfirmed()),
+            _ => Err(unexpected(AT, "no answer to HSET")),
+        }
+    }
+
+    /// Takes a text away, unless one of the last states has it.
+    async fn forget_rules(&self, digest: &str) -> Result<(), RemoteError> {
+        let (last, _) = self.last_rules().await?;
+        for number in last.saturating_sub(KEPT - 1).max(1)..=last {
+            if self.text_of(self.names.rule_states(), &number.to_string()).await? == digest {
                 return Ok(());
             }
         }
         let mut delete = cmd("HDEL");
-        delete.arg(self.names.rule_texts()).arg(gone);
+        delete.arg(self.names.rule_texts()).arg(digest);
         self.one(ConnectionClass::Writes, delete, self.rules_deadline()).await.map(|_| ())
     }
 

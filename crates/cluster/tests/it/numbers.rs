@@ -103,3 +103,45 @@ fn nodes_have_numbers_of_their_own_and_hear_of_each_other() {
     assert!(announce(&nodes[0], numbers[0], &"x".repeat(17 << 10)).is_err(), "more than an entry may be");
     assert_eq!(announce(&nodes[0], numbers[0], "one").unwrap()[&numbers[1]], "two");
 }
+
+/// The digests and texts of posted rules that the cluster has.
+fn kept_texts(wired: &Wired, digests: &[&str]) -> Vec<bool> {
+    let has = |digest: &&str| wired.wait(async |wire| wire.rules((*digest).to_owned()).await).is_ok();
+    digests.iter().map(has).collect()
+}
+
+#[test]
+fn posted_rules_have_one_order_and_old_texts_go() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let [one, other] = [1, 2].map(|node| Wired::open(settings(cluster.addresses(), node)));
+    let put = |node: &Wired, known: u64, digest: &str| {
+        node.wait(async |wire| {
+            wire.put_rules(known, digest.to_owned(), format!("text of {digest}\nand more")).await
+        })
+    };
+    let last = |node: &Wired| node.wait(async |wire| wire.last_rules().await).unwrap();
+    assert_eq!(last(&one), (0, String::new()));
+    assert!(put(&one, 0, "a").unwrap());
+    assert_eq!(last(&other), (1, "a".to_owned()));
+    assert_eq!(other.wait(async |wire| wire.rules("a".to_owned()).await).unwrap(), "text of a\nand more");
+    // Who does not know the last is refused, and leaves nothing; one with the same text takes nothing away.
+    assert!(!put(&other, 0, "b").unwrap() && !put(&other, 0, "a").unwrap());
+    assert_eq!(kept_texts(&one, &["a", "b"]), [true, false]);
+    for (known, digest) in (1..).zip(["c", "d", "a", "e", "f"]) {
+        assert!(put(&other, known, digest).unwrap(), "{digest}");
+    }
+    // Of a, c, d, a, e, f the last four have theirs.
+    assert_eq!(last(&one), (6, "f".to_owned()));
+    assert_eq!(kept_texts(&one, &["a", "c", "d", "e", "f"]), [true, false, true, true, true]);
+    assert!(one.wait(async |wire| wire.put_rules(6, "g".to_owned(), "x".repeat(17 << 20)).await).is_err());
+    // Of many at once each number has one.
+    let taken: Vec<bool> = std::thread::scope(|scope| {
+        let ask = |(node, digest)| scope.spawn(move || put(node, 6, digest).unwrap());
+        let asked: Vec<_> = [(&one, "h"), (&other, "i"), (&one, "j"), (&other, "k")].map(ask).into();
+        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+    });
+    assert_eq!(taken.iter().filter(|taken| **taken).count(), 1);
+    let (number, digest) = last(&one);
+    assert_eq!(number, 7);
+    assert_eq!(kept_texts(&one, &[&digest]), [true]);
+}

@@ -17,8 +17,8 @@ use super::{DecidedEvent, EventAmounts, FeedbackError, FeedbackOutcome};
 use crate::pipeline::Decision;
 use crate::{Engine, PreparedEvent};
 
-/// Decisions that are kept: some kilobytes each at most.
-const KEPT_MAX: u64 = 8192;
+/// Bytes of the decisions that are kept, some ten thousand of a site.
+const BYTES_MAX: u64 = 8 << 20;
 
 /// A decision that asked for a challenge, as far as feedback needs it.
 struct ChallengedDecision {
@@ -30,12 +30,22 @@ struct ChallengedDecision {
     action: Action,
 }
 
+impl ChallengedDecision {
+    /// Bytes that it takes up, with its place in the cache.
+    fn bytes(&self) -> u32 {
+        const PLACE: usize = 256;
+        let lists = self.keys.len() * size_of::<Key>() + self.amounts.bytes();
+        u32::try_from(PLACE + size_of::<ChallengedDecision>() + lists).unwrap_or(u32::MAX)
+    }
+}
+
 /// The latest decisions that asked for a challenge.
 pub(crate) struct ChallengedDecisions(Cache<RecordId, Arc<ChallengedDecision>>);
 
 impl Default for ChallengedDecisions {
     fn default() -> ChallengedDecisions {
-        ChallengedDecisions(Cache::new(KEPT_MAX))
+        let weigh = |_: &RecordId, of: &Arc<ChallengedDecision>| of.bytes();
+        ChallengedDecisions(Cache::builder().max_capacity(BYTES_MAX).weigher(weigh).build())
     }
 }
 

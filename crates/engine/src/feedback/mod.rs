@@ -172,6 +172,11 @@ impl EventAmounts {
         EventAmounts(plans.filter_map(|(kind, plan)| Some((kind, plan.units(fact(plan.value?)?)?))).collect())
     }
 
+    /// Bytes on the heap.
+    fn bytes(&self) -> usize {
+        self.0.len() * size_of::<(TableIndex<KindPlan>, i64)>()
+    }
+
     fn get(&self, kind: TableIndex<KindPlan>) -> Option<i64> {
         self.0.iter().find(|(of, _)| *of == kind).map(|(_, value)| *value)
     }

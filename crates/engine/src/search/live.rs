@@ -85,7 +85,7 @@ impl Engine {
     /// made is new, and nobody has judged it.
     ///
     /// # Errors
-    /// What cannot be looked for.
+    /// If a filter cannot be looked for.
     pub fn watch_decisions(
         &self,
         filter: DecisionFilter,

@@ -227,7 +227,7 @@ impl Engine {
     /// Past decisions that fit a filter, newest first, those among them that are not written yet. Blocks.
     ///
     /// # Errors
-    /// What cannot be searched for, or read.
+    /// If the filter cannot be searched for, or the journal cannot be read.
     pub fn search_decisions(
         &self,
         query: &DecisionQuery,
@@ -242,7 +242,7 @@ impl Directory {
     /// Opens the journal's files for [`search_archive`](Directory::search_archive). Nothing is locked.
     ///
     /// # Errors
-    /// What cannot be read.
+    /// If a file cannot be read.
     pub fn decisions(&self) -> Result<JournalArchive, DecisionSearchError> {
         Ok(JournalArchive::open(&self.journal_path())?)
     }
@@ -251,7 +251,7 @@ impl Directory {
     /// yet is not among them.
     ///
     /// # Errors
-    /// What cannot be searched for, or read.
+    /// If the filter cannot be searched for, or the journal cannot be read.
     pub fn search_archive(
         &self,
         archive: &JournalArchive,

@@ -121,7 +121,7 @@ impl Engine {
     /// Statistics of past decisions of a pipeline. Blocks.
     ///
     /// # Errors
-    /// What cannot be searched for, or read.
+    /// If the filter cannot be searched for, or the journal cannot be read.
     pub fn decision_statistics(
         &self,
         query: &StatisticsQuery,
@@ -144,7 +144,7 @@ impl Directory {
     /// configuration says.
     ///
     /// # Errors
-    /// What cannot be searched for, or read.
+    /// If the filter cannot be searched for, or the journal cannot be read.
     pub fn archive_statistics(
         &self,
         archive: &JournalArchive,

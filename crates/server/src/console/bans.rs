@@ -30,6 +30,7 @@ struct BansQuery {
 
 /// The ban list.
 pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
+    visit.need(ViewerRight::ReadBans)?;
     let BansQuery { q, before } = visit.query()?;
     let q = q.trim();
     let asked = BanSearchParams {

@@ -138,6 +138,9 @@ fn widest(key: &KeyStatisticsJson) -> Markup {
 
 /// Bans on a value, and on networks that it is in.
 async fn held(visit: &ConsoleVisit, q: &str) -> Result<Vec<BanEntry>, PageFailure> {
+    if !visit.viewer.may(ViewerRight::ReadBans) {
+        return Ok(Vec::new());
+    }
     let is_address = q.parse::<std::net::IpAddr>().is_ok();
     let asked = BanLookupParams {
         ip: is_address.then(|| q.to_owned()),
@@ -256,10 +259,10 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
                 (latest)
             }
             aside aria-label=(t("bans.title")) {
-                section.card {
+                @if visit.viewer.may(ViewerRight::ReadBans) { section.card {
                     h2 { (t("bans.active")) }
                     @if held.is_empty() { p.dim { (t("bans.none_on_key")) } } @else { (ban_table(&visit, &held, &back)) }
-                }
+                } }
                 @if visit.viewer.may(ViewerRight::Enforce) {
                     (ban_form(&visit, &known.pipeline, &[(&known.kind, &known.piece)], &back))
                 }

@@ -103,7 +103,7 @@ pub(super) async fn log_in(State(node): State<Arc<Node>>, request: Request) -> R
         "a browser has logged in to the console"
     );
     let mut response = redirect(&next);
-    response.headers_mut().insert(header::SET_COOKIE, set_cookie(Some(&cookie), is_secure(&headers)));
+    response.headers_mut().insert(header::SET_COOKIE, set_cookie(Some(&cookie), is_secure(&node, &headers)));
     Ok(response)
 }
 
@@ -112,12 +112,15 @@ pub(super) async fn log_out(headers: HeaderMap, form: ConsoleForm<EmptyForm>) ->
     form.visit.node.viewers.end(&headers);
     let mut response = redirect("/console/login");
     let fields = response.headers_mut();
-    fields.insert(header::SET_COOKIE, set_cookie(None, is_secure(&headers)));
+    fields.insert(header::SET_COOKIE, set_cookie(None, is_secure(&form.visit.node, &headers)));
     fields.insert("clear-site-data", HeaderValue::from_static("\"cache\""));
     response.into_response()
 }
 
-/// Returns whether the browser's connection is encrypted, as far as its proxy says.
-fn is_secure(headers: &HeaderMap) -> bool {
-    headers.get("x-forwarded-proto").is_some_and(|scheme| scheme.as_bytes().eq_ignore_ascii_case(b"https"))
+/// Returns whether the browser's connection is encrypted: here, or as far as its proxy says.
+fn is_secure(node: &Node, headers: &HeaderMap) -> bool {
+    node.plan().tls.is_some()
+        || headers
+            .get("x-forwarded-proto")
+            .is_some_and(|scheme| scheme.as_bytes().eq_ignore_ascii_case(b"https"))
 }

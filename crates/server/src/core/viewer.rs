@@ -34,6 +34,8 @@ pub(crate) enum ViewerRight {
     Read,
     /// Read the texts of events.
     ReadContent,
+    /// Read the ban list.
+    ReadBans,
     /// Ban keys and lift bans.
     Enforce,
     /// Give feedback and decide reviews.
@@ -61,6 +63,7 @@ impl Viewer {
         self.grant.has(match right {
             ViewerRight::Read => AccessScope::Read,
             ViewerRight::ReadContent => AccessScope::ReadContent,
+            ViewerRight::ReadBans => AccessScope::Enforce,
             ViewerRight::Teach => AccessScope::Teach,
             // Who bans by hand decides as rules do.
             ViewerRight::Enforce | ViewerRight::Rules => AccessScope::Rules,

@@ -137,13 +137,25 @@ fn a_token_of_a_pipeline_is_for_no_other() {
             ("POST", "/v1/readings", JSON, "{\"keys\": [{\"kind\": \"ip\", \"value\": \"192.0.2.1\"}]}"),
             ("GET", "/v1/bans?ip=192.0.2.1&pipeline=mail", JSON, ""),
             ("GET", "/v1/reviews?pipeline=mail", JSON, ""),
+            ("GET", "/v1/counts", JSON, ""),
+            ("GET", "/v1/counts?pipeline=mail", JSON, ""),
+            ("GET", "/v1/decisions/statistics?pipeline=mail", JSON, ""),
+            ("GET", "/v1/keys?pipeline=mail&value=192.0.2.1", JSON, ""),
         ] {
             check_problem(&ask(method, url, media, body), 403, "missing-scope", other);
         }
         let all = "this is about all of them";
-        for url in
-            ["/v1/bans?ip=192.0.2.1", "/v1/reviews", "/v1/limits", "/metrics", "/crowdsec/v1/decisions"]
-        {
+        for url in [
+            "/v1/bans?ip=192.0.2.1",
+            "/v1/bans/search",
+            "/v1/reviews",
+            "/v1/limits",
+            "/v1/decisions/statistics",
+            "/v1/keys?value=192.0.2.1",
+            "/v1/nodes",
+            "/metrics",
+            "/crowdsec/v1/decisions",
+        ] {
             check_problem(&ask("GET", url, JSON, ""), 403, "missing-scope", all);
         }
         check_problem(&ask("DELETE", "/v1/bans?value=192.0.2.1", JSON, ""), 403, "missing-scope", all);
@@ -151,7 +163,14 @@ fn a_token_of_a_pipeline_is_for_no_other() {
         let names: Vec<&Value> =
             pipelines["pipelines"].as_array().unwrap().iter().map(|one| &one["name"]).collect();
         assert_eq!(names, ["web"]);
-        assert_eq!(ask("GET", "/v1/reviews?pipeline=web", JSON, "").status, 200);
+        for url in ["/v1/reviews", "/v1/counts", "/v1/decisions/statistics"] {
+            assert_eq!(ask("GET", &format!("{url}?pipeline=web"), JSON, "").status, 200, "{url}");
+        }
+        // What is chosen by what events say is for who may read that.
+        for choice in ["text=curl", "where=size(http.path)%20%3E%201"] {
+            let url = format!("/v1/decisions/statistics?pipeline=web&{choice}");
+            check_problem(&ask("GET", &url, JSON, ""), 403, "missing-scope", "`read-content`");
+        }
     });
 }
 

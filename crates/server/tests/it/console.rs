@@ -317,6 +317,71 @@ fn a_token_opens_a_session_that_ends() {
     server.stop();
 }
 
+/// A session may what its token may, as long as that holds.
+#[test]
+fn a_session_may_what_its_token_may() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("data");
+    let token = |name: &str, more: &str| {
+        format!("[[token]]\nname = \"{name}\"\nsecret = \"a-long-secret-of-{name}\"\n{more}\n")
+    };
+    let tokens = [
+        token("reader", "scopes = [\"read\"]"),
+        token("looker", "scopes = [\"read\", \"read-content\"]"),
+        token("warden", "scopes = [\"read\", \"enforce\"]"),
+        token("editor", "scopes = [\"read\", \"rules\"]"),
+        token("admin", "scopes = [\"read\", \"administer\"]"),
+        token("teacher", "scopes = [\"teach\"]"),
+        token("limited", "scopes = [\"read\"]\npipelines = [\"web\"]"),
+    ];
+    let directory = directory(&path);
+    configure(&directory, &tokens.concat());
+    let server = start(&directory, &[]);
+    let enter = |name: &str| {
+        let token = format!("a-long-secret-of-{name}");
+        let answer = server.post("/console/login", &[FORM], &form(&[("token", &token)]));
+        let cookie = answer.header("set-cookie").map(|cookie| cookie.split(';').next().unwrap().to_owned());
+        cookie.map(|cookie| format!("Cookie: {cookie}"))
+    };
+    let check = |name: &str, page: &str, status: u16| {
+        let cookie = enter(name).unwrap_or_else(|| panic!("{name} may enter"));
+        let answer = server.ask("GET", page, &[&cookie], b"");
+        assert_eq!(answer.status, status, "{name} {page}: {}", answer.body);
+        answer.body
+    };
+    for name in ["teacher", "limited", "nobody"] {
+        assert_eq!(enter(name), None, "{name}");
+    }
+    for (name, bans, decisions, settings) in [
+        ("reader", 403, 403, 403),
+        ("looker", 403, 200, 403),
+        ("warden", 200, 403, 403),
+        ("editor", 403, 403, 403),
+        ("admin", 403, 403, 200),
+    ] {
+        check(name, "/console/", 200);
+        check(name, "/console/rules", 200);
+        check(name, "/console/bans", bans);
+        check(name, "/console/decisions", decisions);
+        check(name, "/console/settings", settings);
+        let cookie = enter(name).unwrap();
+        let key = server.ask("GET", "/console/key?pipeline=web&kind=ip&value=192.0.2.7", &[&cookie], b"");
+        assert_eq!(key.status, 200, "{name}: {}", key.body);
+        assert_eq!(key.body.contains("action=\"/console/bans/add\""), name == "editor", "{name}");
+        let target = json!(["ip", "scanner", "192.0.2.7"]).to_string();
+        let own = [
+            ("secret", secret(&key.body)),
+            ("pipeline", "web".to_owned()),
+            ("target", target),
+            ("lasts", "1d".to_owned()),
+        ];
+        let own: Vec<(&str, &str)> = own.iter().map(|(field, value)| (*field, value.as_str())).collect();
+        let answer = server.ask("POST", "/console/bans/add", &[&cookie, FORM], form(&own).as_bytes());
+        assert_eq!(answer.status, if name == "editor" { 303 } else { 403 }, "{name}: {}", answer.body);
+    }
+    server.stop();
+}
+
 #[test]
 fn forms_change_something_for_their_viewer_alone() {
     with_console(&[], |server| {

@@ -4,7 +4,7 @@ local key, refused = KEYS[1], {}
 local calls = {
   { 'SET', key, '1', 'PX', 1000 }, { 'GET', key }, { 'DEL', key },
   { 'BITFIELD', key, 'SET', 'u4', '#1', '1' }, { 'GETRANGE', key, 0, 1 }, { 'DEL', key },
-  { 'HSET', key, 'a', '1' }, { 'HINCRBY', key, 'a', '1' }, { 'PEXPIRE', key, 1000 }, { 'PTTL', key },
+  { 'HSET', key, 'a', '1' }, { 'HSETNX', key, 'a', '1' }, { 'HINCRBY', key, 'a', '1' }, { 'PEXPIRE', key, 1000 }, { 'PTTL', key },
   { 'HGET', key, 'a' }, { 'HMGET', key, 'a' }, { 'HGETALL', key }, { 'HKEYS', key }, { 'HLEN', key }, { 'HDEL', key, 'a' },
 }
 for _, command in ipairs(calls) do

@@ -6,6 +6,7 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use access::AccessScope;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, State};
@@ -29,6 +30,7 @@ use utoipa::openapi::path::{Parameter, ParameterIn};
 
 use super::QueryParams;
 use crate::api;
+use crate::core::grant::RequestGrant;
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, INVALID_PARAMETER, OVERLOADED, ProblemResponses, shown};
 
@@ -137,7 +139,7 @@ impl DecisionFilterParams {
     /// Reads the filter.
     ///
     /// # Errors
-    /// What says nothing, or two things at once.
+    /// If a text says nothing, or two things at once.
     pub(crate) fn read(self) -> Result<DecisionFilter, HttpFailure> {
         let (from, to) = (time("from", self.from)?, time("to", self.to)?);
         if from.zip(to).is_some_and(|(from, to)| from >= to) {
@@ -243,12 +245,16 @@ pub(super) struct DecisionStreamParams {
 
 /// The longest silence of a stream, after which a comment says that it goes on.
 const SILENCE: Duration = Duration::from_secs(15);
+/// The time after which a stream ends and its client asks again, as browsers do by themselves: a token that was taken away
+/// shows nothing any more.
+const STREAM_MAX: Duration = Duration::from_secs(600);
 /// The time after which a stream sees that the node is ending.
 const TICK: Duration = Duration::from_millis(500);
 
 /// Shows decisions as they are made: server-sent events named `decision`, whose data is a decision as lists have it. Who takes
 /// them too slowly loses some, and an event `lost` says in its place how many were made that are not shown, whether they fit
-/// or not. At most 16 watch at once. `GET /v1/decisions` with `since` has what was missed.
+/// or not. At most 16 watch at once. A stream ends after ten minutes, to be asked for again. `GET /v1/decisions` with `since` has
+/// what was missed.
 #[utoipa::path(
     get,
     path = "/v1/decisions/stream",
@@ -278,18 +284,19 @@ pub(super) async fn stream(
         OVERLOADED.failure(format!("{WATCHERS_MAX} watch decisions already")).help("try again later")
     })?;
     let begin = once(ready(": decisions as they are made\n\n".to_owned()));
-    let events = begin.chain(unfold((node, watch), async |(node, mut watch)| {
-        let event = next_event(&node, &mut watch).await?;
-        Some((event, (node, watch)))
+    let end = Instant::now() + STREAM_MAX;
+    let events = begin.chain(unfold((node, watch, end), async |(node, mut watch, end)| {
+        let event = next_event(&node, &mut watch, end).await?;
+        Some((event, (node, watch, end)))
     }));
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
     Ok((headers, Body::from_stream(events.map(Ok::<_, Infallible>))).into_response())
 }
 
-/// Waits for the next event, or for a sign of life; `None` where the node is ending.
-async fn next_event(node: &Node, watch: &mut DecisionWatch) -> Option<String> {
+/// Waits for the next event, or for a sign of life; `None` where the node is ending, or the stream's time is over.
+async fn next_event(node: &Node, watch: &mut DecisionWatch, end: Instant) -> Option<String> {
     let mut silence = Duration::ZERO;
-    while !node.is_stopping() {
+    while !node.is_stopping() && Instant::now() < end {
         match timeout(TICK, watch.next()).await {
             Ok(WatchedEvent::Decision(decision)) => {
                 let shown = api::ListedDecisionJson::from(&*decision);
@@ -336,6 +343,12 @@ pub(super) async fn statistics(
     State(node): State<Arc<Node>>,
     FilterQuery(filter, params): FilterQuery<StatisticsParams>,
 ) -> Result<Json<api::DecisionStatisticsJson>, HttpFailure> {
+    // What a condition or a text chooses tells what events say.
+    if let (true, Some(grant)) =
+        (filter.text.is_some() || filter.condition.is_some(), RequestGrant::current())
+    {
+        grant.check_scope(AccessScope::ReadContent)?;
+    }
     let bin = params.bin.unwrap_or(0.5);
     if !(0.001..=1000.0).contains(&bin) {
         return Err(INVALID_PARAMETER.failure("bin: expected 0.001 to 1000"));
