@@ -89,14 +89,14 @@ impl DecisionsQuery {
             after: some(&self.after),
             since: None,
         };
-        // What is listed shows what events say.
-        visit.need(ViewerRight::ReadContent)?;
         Ok(decisions::list(State(visit.node.clone()), FilterQuery(params.read()?, page)).await?.0)
     }
 }
 
 /// The page.
 pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
+    // What is listed shows what events say.
+    visit.need(ViewerRight::ReadContent)?;
     let query: DecisionsQuery = visit.query()?;
     let pipelines = node::pipelines(State(visit.node.clone())).await.0.pipelines;
     let facts =
