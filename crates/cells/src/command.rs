@@ -317,9 +317,7 @@ fn read(
     registry: &mut FormRegistry,
 ) -> Result<CommandReply, RefusedCommand> {
     let mut reader = RequestReader::new(request)?;
-    let forms = forms_of(&mut reader, registry)?;
-    let count = reader.count(request::PLACES_MAX, 10)?;
-    let places = places_of(&mut reader, count, forms.len(), keys.count())?;
+    let (forms, places) = places_of(&mut reader, registry, keys.count())?;
     let mut sketched = Vec::new();
     if !reader.0.0.is_empty() {
         for _ in 0..reader.count(request::PLACES_MAX, 4)? {
@@ -352,20 +350,21 @@ fn cells(
     registry: &mut FormRegistry,
 ) -> Result<CommandReply, RefusedCommand> {
     let mut reader = RequestReader::new(request)?;
-    let forms = forms_of(&mut reader, registry)?;
-    let count = reader.count(request::PLACES_MAX, 10)?;
-    let places = places_of(&mut reader, count, forms.len(), keys.count())?;
+    let (forms, places) = places_of(&mut reader, registry, keys.count())?;
     reader.end()?;
     contents(keys, &forms, &places).map(CommandReply::Bytes)
 }
 
+/// The cells that a request asks for, and their forms.
 fn places_of(
     reader: &mut RequestReader<'_>,
-    count: usize,
-    forms: usize,
+    registry: &mut FormRegistry,
     keys: usize,
-) -> Result<Vec<CellPlace>, RefusedCommand> {
-    Ok((0..count).map(|_| reader.place(forms, keys)).collect::<Result<_, _>>()?)
+) -> Result<(Vec<Arc<TableForm>>, Vec<CellPlace>), RefusedCommand> {
+    let forms = forms_of(reader, registry)?;
+    let count = reader.count(request::PLACES_MAX, 10)?;
+    let places = (0..count).map(|_| reader.place(forms.len(), keys)).collect::<Result<_, _>>()?;
+    Ok((forms, places))
 }
 
 /// The contents of cells: of each its length and its bytes.

@@ -7,6 +7,7 @@
 //! | [`web`] | requests in access logs, links, HTML |
 //! | [`text`] | what a text says and how it is written, in whatever field it stands |
 //! | [`json`] | events of applications |
+//! | [`list_file`] | lists of phrases and patterns |
 //!
 //! Adapters ([`mail::message`], [`web::access_log`], [`json`]) make an [`event::Event`] of what arrived; their feature
 //! functions fill columns of an [`event::Facts`] row; [`piece`] cuts a fact into the normalised pieces that are hashed
@@ -25,6 +26,7 @@ pub mod composite;
 pub mod deflate;
 pub mod field;
 pub mod json;
+pub mod list_file;
 pub mod mail;
 pub mod network;
 pub mod piece;

@@ -15,17 +15,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use disk::Device;
-use event::{Facts, Slot, Time};
+use event::Slot;
 
 use super::columns::{ColumnLayout, ColumnarSegment, ColumnarWriter, ColumnsFormat};
-use super::encoding::{DecisionHead, DecisionOutcome};
 use super::file::JournalFile;
 use super::files::{self, SegmentBlocks};
 use super::format::SegmentError;
 use super::segment::SegmentSummary;
 use super::visitor::RecordVisitor;
 use super::{Block, JournalCore, JournalError, JournalState, read_description, segment_error};
-use crate::id::RecordId;
 
 /// The time for which the conversion waits for room on a full disk before it tries again.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -281,14 +279,4 @@ impl<'w> RecordVisitor<'w> for VersionCollector {
         }
         None
     }
-
-    fn decision(&mut self, _: &DecisionHead<'_>) -> Option<&mut Facts> {
-        None
-    }
-
-    fn fired(&mut self, _: &str, _: bool) {}
-
-    fn decided(&mut self, _: DecisionOutcome) {}
-
-    fn feedback(&mut self, _: RecordId, _: RecordId, _: Option<&str>, _: Time) {}
 }

@@ -15,7 +15,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::sync::Arc;
 
-use event::{Column, Facts, Slot, Time, Type, Value};
+use event::{Column, Slot, Time, Type, Value};
 use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical, ZstdLevel};
 use parquet::column::writer::ColumnWriter;
 use parquet::data_type::ByteArray;
@@ -24,7 +24,6 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type as SchemaType, TypePtr};
 
-use super::encoding::{DecisionHead, DecisionOutcome};
 use super::labels::LabelIndex;
 use super::visitor::RecordVisitor;
 use super::{
@@ -119,14 +118,6 @@ impl<'w> RecordVisitor<'w> for OutlineCollector<'_> {
         }
         None
     }
-
-    fn decision(&mut self, _: &DecisionHead<'_>) -> Option<&mut Facts> {
-        None
-    }
-
-    fn fired(&mut self, _: &str, _: bool) {}
-
-    fn decided(&mut self, _: DecisionOutcome) {}
 
     fn feedback(&mut self, id: RecordId, decision: RecordId, class: Option<&str>, time: Time) {
         self.labels.add(id, decision, class, time);

@@ -7,10 +7,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use event::{Facts, Slot, Time};
+use event::Time;
 use parking_lot::Mutex;
 
-use super::encoding::{DecisionHead, DecisionOutcome};
 use super::ranked::{IdRange, RankedBlocks, ReadBudget};
 use super::visitor::RecordVisitor;
 use super::{JournalError, SkippedData};
@@ -167,18 +166,6 @@ impl KnownLabels {
 struct ReportCollector(Vec<SaidReport>);
 
 impl<'w> RecordVisitor<'w> for ReportCollector {
-    fn version(&mut self, _: &str, _: &str) -> Option<&'w [Option<Slot>]> {
-        None
-    }
-
-    fn decision(&mut self, _: &DecisionHead<'_>) -> Option<&mut Facts> {
-        None
-    }
-
-    fn fired(&mut self, _: &str, _: bool) {}
-
-    fn decided(&mut self, _: DecisionOutcome) {}
-
     fn feedback(&mut self, id: RecordId, decision: RecordId, class: Option<&str>, time: Time) {
         self.0.push((id, decision, class.map(str::to_owned), time));
     }

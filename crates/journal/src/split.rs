@@ -7,11 +7,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use disk::Blob;
-use event::{Facts, Slot, Span, Time};
+use event::{Slot, Span, Time};
 
 use super::columns::{ColumnarWriter, ColumnsFormat};
 use super::conversion;
-use super::encoding::{DecisionHead, DecisionOutcome};
 use super::file::JournalFile;
 use super::files::{self, SegmentBlocks};
 use super::visitor::RecordVisitor;
@@ -162,16 +161,6 @@ impl<'w> RecordVisitor<'w> for PipelineVersions {
         }
         None
     }
-
-    fn decision(&mut self, _: &DecisionHead<'_>) -> Option<&mut Facts> {
-        None
-    }
-
-    fn fired(&mut self, _: &str, _: bool) {}
-
-    fn decided(&mut self, _: DecisionOutcome) {}
-
-    fn feedback(&mut self, _: RecordId, _: RecordId, _: Option<&str>, _: Time) {}
 }
 
 /// The parts that are being written, by table and day.

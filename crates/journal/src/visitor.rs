@@ -11,10 +11,14 @@ use crate::id::RecordId;
 pub trait RecordVisitor<'w> {
     /// A version whose decisions come: for each fact in order the slot that its value is put in, if any; `None` to be
     /// told of nothing but where they are. Said before the first [`RecordVisitor::decision`] of the version in a block.
-    fn version(&mut self, pipeline: &str, version: &str) -> Option<&'w [Option<Slot>]>;
+    fn version(&mut self, _pipeline: &str, _version: &str) -> Option<&'w [Option<Slot>]> {
+        None
+    }
 
     /// A decision, and where its facts are put; `None` to pass over them and what was decided.
-    fn decision(&mut self, head: &DecisionHead<'_>) -> Option<&mut Facts>;
+    fn decision(&mut self, _head: &DecisionHead<'_>) -> Option<&mut Facts> {
+        None
+    }
 
     /// Returns true if the caller's names of events are wanted.
     fn wants_event_ids(&self) -> bool {
@@ -30,14 +34,14 @@ pub trait RecordVisitor<'w> {
     fn key(&mut self, _kind: Kind, _shingle: Shingle) {}
 
     /// A rule that fired, after the facts.
-    fn fired(&mut self, rule: &str, shadow: bool);
+    fn fired(&mut self, _rule: &str, _shadow: bool) {}
 
     /// Takes the outcome of the decision, after the rules.
-    fn decided(&mut self, decided: DecisionOutcome);
+    fn decided(&mut self, _decided: DecisionOutcome) {}
 
     /// A judgement of a decision: the class that labels it, `None` if it took back what had been said before. What counts
     /// nothing is passed over.
-    fn feedback(&mut self, id: RecordId, decision: RecordId, class: Option<&str>, time: Time);
+    fn feedback(&mut self, _id: RecordId, _decision: RecordId, _class: Option<&str>, _time: Time) {}
 
     /// Returns true if signals are to be passed to the visitor.
     fn wants_signals(&self) -> bool {

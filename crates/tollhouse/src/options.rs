@@ -48,6 +48,31 @@ pub(crate) struct ServerOptions {
     pub(crate) trust: TrustOptions,
 }
 
+/// The server that a command works on, where there is no other way.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct TargetServerOptions {
+    /// Address of the server, such as http://127.0.0.1:8377
+    #[arg(long, value_name = "URL")]
+    server: String,
+    /// Bearer token for the server
+    #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    token: Option<String>,
+    #[command(flatten)]
+    trust: TrustOptions,
+    #[command(flatten)]
+    pub(crate) json: JsonOption,
+}
+
+impl TargetServerOptions {
+    /// Returns a client of the server.
+    ///
+    /// # Errors
+    /// If the address is none, or a file of authorities or certificates cannot be used.
+    pub(crate) fn client(&self) -> Result<ApiClient, CommandError> {
+        ApiClient::new(&self.server, self.token.as_deref(), &self.trust)
+    }
+}
+
 /// `section.key=value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SettingOverride {

@@ -13,6 +13,7 @@ use daachorse::DoubleArrayAhoCorasick;
 use event::Time;
 use unicode_script::Script;
 
+use crate::list_file::{self, ListError};
 use crate::text::character::{is_alphabetic, is_alphanumeric, script};
 use crate::text::obfuscation::normalise;
 
@@ -40,54 +41,28 @@ pub struct PhraseEntry {
     pub expires: Option<Time>,
 }
 
-/// The fault of a file of phrases.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PhraseError {
-    /// The bytes of the file that are wrong: a field, or a line.
-    pub range: Range<usize>,
-    /// The fault, without a full stop.
-    pub message: String,
-    /// The advice on what to do about it.
-    pub help: Option<String>,
-}
-
-impl fmt::Display for PhraseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for PhraseError {}
-
 /// Reads a file: one entry a line, empty lines and such as begin with `#` left out.
 ///
 /// # Errors
 /// The first line that is no entry, or is one of a class that is not among `classes`.
-pub fn parse(text: &str, classes: &[String]) -> Result<Vec<PhraseEntry>, PhraseError> {
+pub fn parse(text: &str, classes: &[String]) -> Result<Vec<PhraseEntry>, ListError> {
     let mut entries = Vec::new();
-    let mut start = 0;
-    for line in text.split_inclusive('\n') {
-        let from = start;
-        start += line.len();
-        let line = line.trim_end_matches(['\n', '\r']);
-        if line.trim().is_empty() || line.starts_with('#') {
-            continue;
-        }
+    for (from, line) in list_file::entries(text) {
         let whole = from..from + line.len();
         if entries.len() >= ENTRIES_MAX {
             let message = format!("a set of phrases has at most {ENTRIES_MAX} entries");
-            return Err(PhraseError { range: whole, message, help: None });
+            return Err(ListError { range: whole, message, help: None });
         }
         entries.push(entry(line, from, classes)?);
     }
     Ok(entries)
 }
 
-fn entry(line: &str, from: usize, classes: &[String]) -> Result<PhraseEntry, PhraseError> {
+fn entry(line: &str, from: usize, classes: &[String]) -> Result<PhraseEntry, ListError> {
     let fields: Vec<&str> = line.split('\t').collect();
     let ([class, weight, phrase] | [class, weight, phrase, _]) = fields[..] else {
         let fields = fields.len();
-        return Err(PhraseError {
+        return Err(ListError {
             range: from..from + line.len(),
             message: format!("the line has {fields} field{}", if fields == 1 { "" } else { "s" }),
             help: Some("write class, weight, phrase and perhaps a date, with tabs between".to_owned()),
@@ -96,7 +71,7 @@ fn entry(line: &str, from: usize, classes: &[String]) -> Result<PhraseEntry, Phr
     let wrong = |field: &str, message: String, help: Option<String>| {
         // A field is a piece of the line, so its place is the distance of their beginnings.
         let start = from + (field.as_ptr() as usize - line.as_ptr() as usize);
-        PhraseError { range: start..start + field.len(), message, help }
+        ListError { range: start..start + field.len(), message, help }
     };
     let Some(class) = classes.iter().position(|known| known == class.trim()) else {
         let known = format!("there is {}", classes.join(", "));

@@ -12,6 +12,7 @@ use std::ops::Range;
 use daachorse::DoubleArrayAhoCorasick;
 use regex::{RegexBuilder, RegexSet, RegexSetBuilder};
 
+use crate::list_file::{self, ListError};
 use crate::text::character::is_alphanumeric;
 
 /// Most patterns of a list.
@@ -22,25 +23,6 @@ pub const PATTERN_BYTES_MAX: usize = 256;
 pub const EXPRESSIONS_MAX: usize = 200;
 /// Largest compiled form of a list's regular expressions, in bytes.
 const EXPRESSION_MEMORY_BYTES_MAX: usize = 4 << 20;
-
-/// A fault of a list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PatternError {
-    /// The bytes of the file that are wrong: a field, or a line.
-    pub range: Range<usize>,
-    /// The fault, without a full stop.
-    pub message: String,
-    /// The mend.
-    pub help: Option<String>,
-}
-
-impl fmt::Display for PatternError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for PatternError {}
 
 /// Places of a text in which a plain pattern counts, as bits: one pattern may be listed in several ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,24 +79,18 @@ impl PatternList {
     /// let list = PatternList::parse("# Admin pages.\nsegment\tphpmyadmin\nregex\t^/wp-[a-z]+\\.php$\n")?;
     /// assert!(list.matches("/x/phpmyadmin/") && !list.matches("/blog/phpmyadmin-tips"));
     /// assert!(list.matches("/wp-login.php"));
-    /// # Ok::<(), content::web::pattern::PatternError>(())
+    /// # Ok::<(), content::list_file::ListError>(())
     /// ```
     ///
     /// # Errors
     /// The first line that is no pattern, or one pattern too many.
-    pub fn parse(text: &str) -> Result<PatternList, PatternError> {
+    pub fn parse(text: &str) -> Result<PatternList, ListError> {
         let mut plain: HashMap<String, MatchPlaces> = HashMap::new();
         let (mut expressions, mut exceptions) = (Vec::new(), Vec::new());
-        let (mut start, mut count) = (0, 0);
-        for line in text.split_inclusive('\n') {
-            let from = start;
-            start += line.len();
-            let line = line.trim_end_matches(['\n', '\r']);
-            if line.trim().is_empty() || line.starts_with('#') {
-                continue;
-            }
+        let mut count = 0;
+        for (from, line) in list_file::entries(text) {
             let range = from..from + line.len();
-            let refuse = |message: String, help: &str| PatternError {
+            let refuse = |message: String, help: &str| ListError {
                 range: range.clone(),
                 message,
                 help: (!help.is_empty()).then(|| help.to_owned()),
@@ -164,7 +140,7 @@ impl PatternList {
             let pattern = unescape(pattern).map_err(|message| refuse(message, ESCAPES))?;
             plain.entry(pattern).or_default().0 |= place.0;
         }
-        let whole = |message: String| PatternError { range: 0..0, message, help: None };
+        let whole = |message: String| ListError { range: 0..0, message, help: None };
         let (patterns, places): (Vec<String>, Vec<MatchPlaces>) = plain.into_iter().unzip();
         let automaton = match patterns.is_empty() {
             true => None,

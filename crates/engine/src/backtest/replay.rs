@@ -8,10 +8,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use catboost::ModelScratch;
-use event::{Facts, Key, Kind, Secret, Shingle, Slot, Table, TableIndex, Time, Value};
+use event::{Key, Kind, Secret, Shingle, Slot, Table, TableIndex, Time, Value};
 use journal::{
-    Block, DecisionHead, DecisionOutcome, DecisionRow, Record, RecordId, RecordVisitor, ReplacedReport,
-    ReportRecord, SegmentError, VersionDescription,
+    Block, DecisionRow, Record, RecordId, RecordVisitor, ReplacedReport, ReportRecord, SegmentError,
+    VersionDescription,
 };
 use judge::Evaluation;
 use stats::{EmbeddedLedger, Ledger, LedgerError, ObserveRequest, Origin};
@@ -56,18 +56,6 @@ pub struct Replay {
 struct FeedbackCollector(Vec<(RecordId, Option<String>, Time, RecordId)>);
 
 impl<'w> RecordVisitor<'w> for FeedbackCollector {
-    fn version(&mut self, _: &str, _: &str) -> Option<&'w [Option<Slot>]> {
-        None
-    }
-
-    fn decision(&mut self, _: &DecisionHead<'_>) -> Option<&mut Facts> {
-        None
-    }
-
-    fn fired(&mut self, _: &str, _: bool) {}
-
-    fn decided(&mut self, _: DecisionOutcome) {}
-
     fn feedback(&mut self, id: RecordId, decision: RecordId, class: Option<&str>, time: Time) {
         self.0.push((decision, class.map(str::to_owned), time, id));
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use content::piece::Normalisation;
-use event::{Facts, Kind, Shingle, Slot, Time, Type, Value};
+use event::{Facts, Kind, Shingle, Slot, Type, Value};
 use journal::{
     Block, DecisionHead, DecisionOutcome, DecisionSource, IdRange, RecordId, RecordVisitor, SegmentError,
     VersionDescription,
@@ -489,6 +489,4 @@ impl<'a, S: DecisionSource + ?Sized> RecordVisitor<'a> for MatchVisitor<'_, 'a, 
             None => {}
         }
     }
-
-    fn feedback(&mut self, _: RecordId, _: RecordId, _: Option<&str>, _: Time) {}
 }

@@ -34,6 +34,8 @@ mod phrases;
 mod pipeline;
 mod ports;
 mod promises;
+#[path = "../../../server/tests/it/python.rs"]
+mod python;
 mod recipients;
 mod reload;
 mod reports;

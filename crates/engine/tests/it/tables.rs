@@ -1,7 +1,7 @@
 //! Exported tables are read as they are by what people train and ask with.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use engine::{Directory, Engine};
@@ -47,40 +47,9 @@ pub(crate) fn is_set(verdict: &Verdict) -> bool {
     verdict.effects.iter().any(|due| matches!(due.effect, Effect::Set(_) | Effect::SetUnless { .. }))
 }
 
-/// A Python with what reads tables, made once: `TOLLHOUSE_PYTHON`, or an environment of its own beside what is built.
-/// `None`, and why on standard output, where there is none.
+/// A Python with what reads tables, and what trains on them.
 pub(crate) fn python(purpose: &str) -> Option<PathBuf> {
-    if let Some(python) = std::env::var_os("TOLLHOUSE_PYTHON") {
-        return Some(python.into());
-    }
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python");
-    let (python, ready) = (home.join("bin/python"), home.join("ready"));
-    std::fs::create_dir_all(&home).unwrap();
-    let lock = File::create(home.join("lock")).unwrap();
-    lock.lock().unwrap();
-    if ready.exists() {
-        return Some(python);
-    }
-    let made = run(Command::new("python3").args(["-m", "venv"]).arg(&home)).and_then(|()| {
-        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries=1"];
-        run(Command::new(&python).args(pip).args(PACKAGES))
-    });
-    match made {
-        Ok(()) => std::fs::write(ready, "").unwrap(),
-        Err(why) => {
-            println!("skipped: {purpose}: {why}");
-            return None;
-        }
-    }
-    Some(python)
-}
-
-const PACKAGES: [&str; 5] = ["catboost==1.2.10", "pandas", "pyarrow", "polars", "duckdb"];
-
-fn run(command: &mut Command) -> Result<(), String> {
-    let ran = command.output().map_err(|error| format!("{}: {error}", command.get_program().display()))?;
-    let said = String::from_utf8_lossy(&ran.stderr);
-    if ran.status.success() { Ok(()) } else { Err(said.trim().lines().last().unwrap_or("").to_owned()) }
+    crate::python::python("python", &["catboost==1.2.10", "pandas", "pyarrow", "polars", "duckdb"], purpose)
 }
 
 #[test]

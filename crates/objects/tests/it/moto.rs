@@ -1,48 +1,15 @@
 //! Uploads to a server of S3's protocol: moto, in an environment of Python's own.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use event::Span;
 use objects::{BucketFilter, BucketJournal, ObjectBucket};
 
+use crate::python::python;
 use crate::support::*;
 use crate::uploads::{KILLED_RECORDS, kill_while_uploading};
-
-const PACKAGES: [&str; 5] = ["moto[server]", "boto3", "duckdb", "polars", "pyarrow"];
-
-/// A Python with moto and what reads tables, made once beside what is built; `None`, and why on standard output, where there
-/// is none.
-fn python() -> Option<PathBuf> {
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("moto");
-    let (python, ready) = (home.join("bin/python"), home.join("ready"));
-    std::fs::create_dir_all(&home).unwrap();
-    let lock = File::create(home.join("lock")).unwrap();
-    lock.lock().unwrap();
-    if ready.exists() {
-        return Some(python);
-    }
-    let made = run(Command::new("python3").args(["-m", "venv"]).arg(&home)).and_then(|()| {
-        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries=1"];
-        run(Command::new(&python).args(pip).args(PACKAGES))
-    });
-    match made {
-        Ok(()) => std::fs::write(ready, "").unwrap(),
-        Err(why) => {
-            println!("skipped: uploads to a server of S3's protocol: {why}");
-            return None;
-        }
-    }
-    Some(python)
-}
-
-fn run(command: &mut Command) -> Result<(), String> {
-    let ran = command.output().map_err(|error| format!("{}: {error}", command.get_program().display()))?;
-    let said = String::from_utf8_lossy(&ran.stderr);
-    if ran.status.success() { Ok(()) } else { Err(said.trim().lines().last().unwrap_or("").to_owned()) }
-}
 
 /// A server with a bucket, which ends with this value.
 struct Moto {
@@ -66,7 +33,8 @@ sys.stdin.read()
 
 impl Moto {
     fn start(port: u16) -> Option<Moto> {
-        let python = python()?;
+        let packages = ["moto[server]", "boto3", "duckdb", "polars", "pyarrow"];
+        let python = python("moto", &packages, "uploads to a server of S3's protocol")?;
         let mut process = Command::new(&python)
             .args(["-c", SERVER, &port.to_string()])
             .stdin(Stdio::piped())

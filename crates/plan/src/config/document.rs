@@ -13,7 +13,7 @@ use super::defaults::unsay_defaults;
 use super::formatter;
 use super::overlays::{VersionSnapshot, source};
 use super::problem::{ConfigOrigin, ConfigProblems, ConfigSource};
-use super::reader::{LIST_BYTES_MAX, not_in_a_directory, read, read_bytes};
+use super::reader::{LIST_BYTES_MAX, NamedFiles};
 use super::spec::{self, SECTIONS, SectionForm, SettingType};
 use super::tree::{self, TomlEntry, TomlNode, TomlTable, TomlValue};
 use super::view::ConfigView;
@@ -109,117 +109,45 @@ impl Document {
         files: &mut FileStamps,
         problems: &mut ConfigProblems,
     ) {
-        let (mut lists, mut models) = (HashMap::new(), HashMap::new());
-        for view in self.list("set") {
-            let (Some(name), Some(file)) = (view.str("name"), view.str("file")) else { continue };
-            let origin = view.origin("file");
-            match directory {
-                Some(directory) => {
-                    let path = directory.join(file);
-                    files.add(&path);
-                    lists.insert(name.to_owned(), read(&path, Some(origin), LIST_BYTES_MAX, problems));
-                }
-                None => not_in_a_directory(file, origin, problems),
+        let mut named = NamedFiles::new(directory, files, problems);
+        for (section, field, key) in [
+            ("set", "file", str::to_owned as fn(&str) -> String),
+            ("key_directory", "file", key_directory_key),
+            ("forward_auth", "template", template_key),
+        ] {
+            for view in self.list(section) {
+                let (Some(name), Some(file)) = (view.str("name"), view.str(field)) else { continue };
+                named.read_text(key(name), file, view.origin(field), LIST_BYTES_MAX);
             }
         }
         for view in self.list("table") {
             let (Some(name), Some(file)) = (view.str("name"), view.str("file")) else { continue };
-            let origin = view.origin("file");
-            let Some(directory) = directory else {
-                not_in_a_directory(file, origin, problems);
-                continue;
-            };
-            let path = directory.join(file);
-            files.add(&path);
-            let bytes_max = LookupTable::FILE_BYTES_MAX as u64;
-            if view.str("format") != Some("mmdb") {
-                lists.insert(table_key(name), read(&path, Some(origin), bytes_max, problems));
-                continue;
+            let (key, origin, bytes_max) =
+                (table_key(name), view.origin("file"), LookupTable::FILE_BYTES_MAX as u64);
+            match view.str("format") {
+                Some("mmdb") => named.read_bytes(key, file, origin, bytes_max),
+                _ => named.read_text(key, file, origin, bytes_max),
             }
-            match read_bytes(&path, bytes_max) {
-                Ok(bytes) => _ = models.insert(table_key(name), bytes),
-                Err(error) => {
-                    problems.add(origin, format!("cannot read {}: {error}", path.display()), None);
+        }
+        for (section, key) in [("phrases", list_key as fn(&str, &str) -> String), ("robot", robot_key)] {
+            for view in self.list(section) {
+                let Some(name) = view.str("name") else { continue };
+                for (file, origin) in view.strings("files") {
+                    named.read_text(key(name, file), file, origin, LIST_BYTES_MAX);
                 }
             }
-        }
-        for view in self.list("phrases") {
-            let Some(name) = view.str("name") else { continue };
-            for (file, origin) in view.strings("files") {
-                let Some(directory) = directory else {
-                    not_in_a_directory(file, origin, problems);
-                    continue;
-                };
-                let path = directory.join(file);
-                files.add(&path);
-                lists.insert(list_key(name, file), read(&path, Some(origin), LIST_BYTES_MAX, problems));
-            }
-        }
-        for view in self.list("robot") {
-            let Some(name) = view.str("name") else { continue };
-            for (file, origin) in view.strings("files") {
-                let Some(directory) = directory else {
-                    not_in_a_directory(file, origin, problems);
-                    continue;
-                };
-                let path = directory.join(file);
-                files.add(&path);
-                lists.insert(robot_key(name, file), read(&path, Some(origin), LIST_BYTES_MAX, problems));
-            }
-        }
-        for view in self.list("key_directory") {
-            let (Some(name), Some(file)) = (view.str("name"), view.str("file")) else { continue };
-            let origin = view.origin("file");
-            let Some(directory) = directory else {
-                not_in_a_directory(file, origin, problems);
-                continue;
-            };
-            let path = directory.join(file);
-            files.add(&path);
-            lists.insert(key_directory_key(name), read(&path, Some(origin), LIST_BYTES_MAX, problems));
         }
         if let Some(view) = self.section("patterns") {
             for name in PATTERN_LISTS {
                 let Some(file) = view.str(name) else { continue };
-                let origin = view.origin(name);
-                let Some(directory) = directory else {
-                    not_in_a_directory(file, origin, problems);
-                    continue;
-                };
-                let path = directory.join(file);
-                files.add(&path);
-                lists.insert(pattern_list_key(name), read(&path, Some(origin), LIST_BYTES_MAX, problems));
+                named.read_text(pattern_list_key(name), file, view.origin(name), LIST_BYTES_MAX);
             }
-        }
-        for view in self.list("forward_auth") {
-            let (Some(name), Some(file)) = (view.str("name"), view.str("template")) else { continue };
-            let origin = view.origin("template");
-            let Some(directory) = directory else {
-                not_in_a_directory(file, origin, problems);
-                continue;
-            };
-            let path = directory.join(file);
-            files.add(&path);
-            lists.insert(template_key(name), read(&path, Some(origin), LIST_BYTES_MAX, problems));
         }
         for view in self.list("model") {
             let (Some(name), Some(file)) = (view.str("name"), view.str("file")) else { continue };
-            let origin = view.origin("file");
-            let Some(directory) = directory else {
-                not_in_a_directory(file, origin, problems);
-                continue;
-            };
-            let path = directory.join(file);
-            files.add(&path);
-            match read_bytes(&path, ModelLimits::FILE_BYTES as u64) {
-                Ok(bytes) => {
-                    models.insert(name.to_owned(), bytes);
-                }
-                Err(error) => {
-                    problems.add(origin, format!("cannot read {}: {error}", path.display()), None);
-                }
-            }
+            named.read_bytes(name.to_owned(), file, view.origin("file"), ModelLimits::FILE_BYTES as u64);
         }
+        let NamedFiles { lists, models, .. } = named;
         (self.lists, self.models) = (lists, models);
     }
 

@@ -205,25 +205,7 @@ impl<'a> PipelineDraft<'a> {
                 let told = compiled.map_err(|found| report(found, view.origin("when"), when, name, problems));
                 told.ok().map(Arc::new)
             });
-            self.pipeline.kinds.push(KindPlan {
-                kind,
-                name: name.to_owned(),
-                fields,
-                when,
-                counters: Table::default(),
-                taken: Vec::new(),
-                windows: Table::default(),
-                series: Table::default(),
-                aggregate: Table::default(),
-                amounts: Vec::new(),
-                value: None,
-                decimals: 0,
-                takes_events: true,
-                last: None,
-                observe: Vec::new(),
-                settle: Vec::new(),
-                settle_values: Vec::new(),
-            });
+            self.pipeline.kinds.push(KindPlan::new(kind, name.to_owned(), fields, when));
             self.statistic_of.push(None);
         }
     }
@@ -367,25 +349,8 @@ impl<'a> PipelineDraft<'a> {
             }
             let (Some(per), Some(keep)) = (per, view.span("keep")) else { continue };
             let owner = &self.pipeline.kinds[per];
-            let plan = KindPlan {
-                kind,
-                name: name.to_owned(),
-                fields: owner.fields.clone(),
-                when: owner.when.clone(),
-                counters: Table::default(),
-                taken: Vec::new(),
-                windows: Table::default(),
-                series: Table::default(),
-                aggregate: Table::default(),
-                amounts: Vec::new(),
-                value: None,
-                decimals: 0,
-                takes_events: true,
-                last: Some(LastValuePlan { of, per, keep }),
-                observe: Vec::new(),
-                settle: Vec::new(),
-                settle_values: Vec::new(),
-            };
+            let mut plan = KindPlan::new(kind, name.to_owned(), owner.fields.clone(), owner.when.clone());
+            plan.last = Some(LastValuePlan { of, per, keep });
             self.pipeline.kinds.push(plan);
             self.statistic_of.push(None);
         }

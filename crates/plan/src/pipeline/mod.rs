@@ -647,6 +647,29 @@ pub fn amount(value: Option<i64>) -> u64 {
 }
 
 impl KindPlan {
+    /// A kind of which nothing is kept yet.
+    pub(crate) fn new(kind: Kind, name: String, fields: KeyFields, when: Option<Arc<Condition>>) -> KindPlan {
+        KindPlan {
+            kind,
+            name,
+            fields,
+            when,
+            counters: Table::default(),
+            taken: Vec::new(),
+            windows: Table::default(),
+            series: Table::default(),
+            aggregate: Table::default(),
+            amounts: Vec::new(),
+            value: None,
+            decimals: 0,
+            takes_events: true,
+            last: None,
+            observe: Vec::new(),
+            settle: Vec::new(),
+            settle_values: Vec::new(),
+        }
+    }
+
     /// The units of a value that the kind's statistic is over; `None` of what is no number.
     pub fn units(&self, value: &Value) -> Option<i64> {
         match value {

@@ -2,7 +2,7 @@
 
 use content::address::MailAddress;
 use content::web::domain::domain_to_ascii;
-use event::{Kind, Slot, Span, Table, TableIndex};
+use event::{Kind, Slot, Span, TableIndex};
 use stats::{AggregateColumn, AggregateLayout, Layout, LayoutError, Measure, Tier};
 
 use super::KindPlan;
@@ -231,23 +231,9 @@ fn layout(windows: Vec<Span>) -> Result<Layout, LayoutError> {
 
 fn reporters() -> KindPlan {
     KindPlan {
-        kind: REPORTER,
-        name: REPORTER_NAME.to_owned(),
-        fields: KeyFields::exact(Slot(u16::MAX)),
-        when: None,
         counters: REPORTER_COUNTERS.iter().map(|name| (*name).to_owned()).collect(),
-        taken: Vec::new(),
         windows: vec![Span::days(1), KEEP].into(),
-        series: Table::default(),
-        aggregate: Table::default(),
-        amounts: Vec::new(),
-        value: None,
-        decimals: 0,
-        takes_events: true,
-        last: None,
-        observe: Vec::new(),
-        settle: Vec::new(),
-        settle_values: Vec::new(),
+        ..KindPlan::new(REPORTER, REPORTER_NAME.to_owned(), KeyFields::exact(Slot(u16::MAX)), None)
     }
 }
 

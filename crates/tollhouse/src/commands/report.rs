@@ -7,11 +7,9 @@ use content::mail::message::MESSAGE_BYTES_MAX;
 use serde::Serialize;
 use server::api::MailReportJson;
 
-use crate::client::ApiClient;
 use crate::console::{Output, say};
 use crate::exit::{CommandError, Exit};
-use crate::options::JsonOption;
-use crate::trust::TrustOptions;
+use crate::options::TargetServerOptions;
 
 /// Pass on reports that people send by mail: forwarded, attached, or a feedback report (ARF)
 #[derive(clap::Args)]
@@ -40,16 +38,8 @@ pub(crate) struct ReportArgs {
     /// Pipeline that takes the report, instead of the first one
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
-    /// The server, such as http://127.0.0.1:8377
-    #[arg(long, value_name = "URL")]
-    server: String,
-    /// Bearer token for the server
-    #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
-    token: Option<String>,
     #[command(flatten)]
-    trust: TrustOptions,
-    #[command(flatten)]
-    json: JsonOption,
+    server: TargetServerOptions,
 }
 
 /// A line of `--json`.
@@ -61,8 +51,8 @@ struct ReportLine<'a> {
 }
 
 pub(crate) fn run(args: ReportArgs) -> Result<Exit, CommandError> {
-    let mut out = Output::new(args.json.json);
-    let client = ApiClient::new(&args.server, args.token.as_deref(), &args.trust)?;
+    let mut out = Output::new(args.server.json.json);
+    let client = args.server.client()?;
     let to = args.to.join(", ");
     let (mut mails, mut duplicates, mut exit) = (0, 0, Exit::Fine);
     for file in &args.files {

@@ -6,10 +6,9 @@ use server::api::{
     ReviewsOutcomeJson,
 };
 
-use crate::client::ApiClient;
 use crate::console::{BOLD, DIM, Output, TableCell, TextTable, colour, printable, say};
 use crate::exit::{CommandError, Exit};
-use crate::trust::TrustOptions;
+use crate::options::TargetServerOptions;
 
 /// List, claim and decide what people are to look at
 #[derive(clap::Args)]
@@ -38,22 +37,6 @@ enum ReviewsCommand {
     Comment(ReviewsCommentArgs),
 }
 
-/// The server whose queue it is.
-#[derive(clap::Args)]
-struct ReviewServerArgs {
-    /// The server's address, such as http://127.0.0.1:8377
-    #[arg(long, value_name = "URL")]
-    server: String,
-    /// Bearer token for the server
-    #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
-    token: Option<String>,
-    #[command(flatten)]
-    trust: TrustOptions,
-    /// One JSON object a line on standard output, and nothing else there
-    #[arg(long)]
-    json: bool,
-}
-
 /// A reviewer and a review.
 #[derive(clap::Args)]
 struct ReviewTargetArgs {
@@ -64,7 +47,7 @@ struct ReviewTargetArgs {
     #[arg(long, env = "USER", hide_env_values = true, value_name = "NAME")]
     by: String,
     #[command(flatten)]
-    at: ReviewServerArgs,
+    at: TargetServerOptions,
 }
 
 /// List reviews, those first that are waiting longest
@@ -101,7 +84,7 @@ pub(crate) struct ReviewsListArgs {
     #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     limit: u64,
     #[command(flatten)]
-    at: ReviewServerArgs,
+    at: TargetServerOptions,
 }
 
 /// Show a review, and how many share its keys
@@ -115,7 +98,7 @@ pub(crate) struct ReviewsShowArgs {
     #[arg(value_name = "ID")]
     id: RecordId,
     #[command(flatten)]
-    at: ReviewServerArgs,
+    at: TargetServerOptions,
 }
 
 /// Take a review, so that nobody else works on it
@@ -162,7 +145,7 @@ pub(crate) struct ReviewsDecideArgs {
     #[arg(long, env = "USER", hide_env_values = true, value_name = "NAME")]
     by: String,
     #[command(flatten)]
-    at: ReviewServerArgs,
+    at: TargetServerOptions,
 }
 
 /// Decide all reviews that share a key, such as all posts with a link
@@ -200,7 +183,7 @@ pub(crate) struct ReviewsAlikeArgs {
     #[arg(long, env = "USER", hide_env_values = true, value_name = "NAME")]
     by: String,
     #[command(flatten)]
-    at: ReviewServerArgs,
+    at: TargetServerOptions,
 }
 
 /// Have a lead decide a review
@@ -242,12 +225,6 @@ pub(crate) fn run(args: ReviewsArgs) -> Result<Exit, CommandError> {
     }
 }
 
-impl ReviewServerArgs {
-    fn client(&self) -> Result<ApiClient, CommandError> {
-        ApiClient::new(&self.server, self.token.as_deref(), &self.trust)
-    }
-}
-
 /// Reviews that are asked for at once.
 const PAGE: usize = 500;
 
@@ -274,7 +251,7 @@ fn list(args: &ReviewsListArgs) -> Result<Exit, CommandError> {
             break;
         }
     }
-    let mut out = Output::new(args.at.json);
+    let mut out = Output::new(args.at.json.json);
     if out.is_json() {
         reviews.iter().try_for_each(|review| out.json(review))?;
     } else {
@@ -311,7 +288,7 @@ fn table(out: &mut Output, reviews: &[ReviewJson]) -> Result<(), CommandError> {
 
 fn show(args: &ReviewsShowArgs) -> Result<Exit, CommandError> {
     let review = args.at.client()?.review(&args.id.to_string())?;
-    let mut out = Output::new(args.at.json);
+    let mut out = Output::new(args.at.json.json);
     if out.is_json() {
         out.json(&review)?;
     } else {
@@ -363,7 +340,7 @@ fn changed(of: &ReviewTargetArgs, what: &str, text: Option<String>) -> Result<Ex
         Some(text) => client.change_review(&id, what, &ReviewTextJson { by, text })?,
         None => client.change_review(&id, what, &ReviewerJson { by })?,
     };
-    let mut out = Output::new(of.at.json);
+    let mut out = Output::new(of.at.json.json);
     if out.is_json() {
         out.json(&review)?;
     } else {
@@ -377,7 +354,7 @@ fn decide(args: ReviewsDecideArgs) -> Result<Exit, CommandError> {
     let ReviewsDecideArgs { id, verdict, class, by, at } = args;
     let word = ReviewDecisionJson { by, verdict, class };
     let reviewed: ReviewedJson = at.client()?.decide_review(&id.to_string(), &word)?;
-    let mut out = Output::new(at.json);
+    let mut out = Output::new(at.json.json);
     if out.is_json() {
         out.json(&reviewed)?;
     } else {
@@ -396,7 +373,7 @@ fn alike(args: ReviewsAlikeArgs) -> Result<Exit, CommandError> {
     let limit = usize::try_from(limit).ok();
     let word = ReviewsDecisionJson { pipeline, kind, value, by, verdict, class, limit, dry_run };
     let outcome: ReviewsOutcomeJson = at.client()?.decide_reviews(&word)?;
-    let mut out = Output::new(at.json);
+    let mut out = Output::new(at.json.json);
     if out.is_json() {
         out.json(&outcome)?;
     } else {

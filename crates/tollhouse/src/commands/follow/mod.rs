@@ -43,8 +43,7 @@ use crate::console::{Output, printable, say};
 use crate::exit::{CommandError, Exit};
 use crate::input::messages::STDIN;
 use crate::interrupt::Interrupt;
-use crate::options::JsonOption;
-use crate::trust::TrustOptions;
+use crate::options::TargetServerOptions;
 
 /// Follow a growing log, a pipe, a Kafka topic or a NATS stream, and have a server judge each event as it comes
 #[derive(clap::Args)]
@@ -91,16 +90,8 @@ pub(crate) struct FollowArgs {
     /// End at the end of the file or topic, which is read from its beginning or the kept position
     #[arg(long)]
     once: bool,
-    /// Address of the server, such as http://127.0.0.1:8377
-    #[arg(long, value_name = "URL")]
-    server: String,
-    /// Bearer token for the server
-    #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
-    token: Option<String>,
     #[command(flatten)]
-    trust: TrustOptions,
-    #[command(flatten)]
-    json: JsonOption,
+    server: TargetServerOptions,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -139,7 +130,7 @@ struct FollowPosition {
 }
 
 pub(crate) fn run(args: FollowArgs) -> Result<Exit, CommandError> {
-    let client = ApiClient::new(&args.server, args.token.as_deref(), &args.trust)?;
+    let client = args.server.client()?;
     let interrupt = Interrupt::watch(None);
     let lines = match &args.crowdsec {
         Some(directory) => {
@@ -153,7 +144,7 @@ pub(crate) fn run(args: FollowArgs) -> Result<Exit, CommandError> {
         return Ok(Exit::Interrupted);
     };
     let mut follow = Follower {
-        out: Output::new(args.json.json),
+        out: Output::new(args.server.json.json),
         interrupt,
         client: &client,
         args: &args,

@@ -11,8 +11,7 @@ use crate::client::{ApiClient, CallError};
 use crate::clock::now;
 use crate::console::{BOLD, DIM, Output, TableCell, TextTable, say};
 use crate::exit::{CommandError, Exit};
-use crate::options::{Backend, EngineOptions, JsonOption, LocalEngine, ServerOptions};
-use crate::trust::TrustOptions;
+use crate::options::{Backend, EngineOptions, JsonOption, LocalEngine, ServerOptions, TargetServerOptions};
 
 /// Largest text of rules that is read.
 const TEXT_BYTES_MAX: u64 = 16 << 20;
@@ -27,21 +26,6 @@ struct PipelineTargetArgs {
     engine: EngineOptions,
     #[command(flatten)]
     server: ServerOptions,
-    #[command(flatten)]
-    json: JsonOption,
-}
-
-/// The server, and one of its pipelines.
-#[derive(clap::Args)]
-struct NodeTargetArgs {
-    /// The server's address, such as http://127.0.0.1:8377
-    #[arg(long, value_name = "URL")]
-    server: String,
-    /// Bearer token for the server
-    #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
-    token: Option<String>,
-    #[command(flatten)]
-    trust: TrustOptions,
     #[command(flatten)]
     json: JsonOption,
 }
@@ -84,7 +68,7 @@ pub(crate) struct RulesReloadArgs {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    node: NodeTargetArgs,
+    node: TargetServerOptions,
 }
 
 /// List the versions of a pipeline for rollback
@@ -129,7 +113,7 @@ pub(crate) struct RulesCompareArgs {
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
     #[command(flatten)]
-    node: NodeTargetArgs,
+    node: TargetServerOptions,
 }
 
 /// Enforce the posted candidate
@@ -143,12 +127,6 @@ It replaces what was posted before.")]
 pub(crate) struct RulesPromoteArgs {
     #[command(flatten)]
     at: PipelineTargetArgs,
-}
-
-impl NodeTargetArgs {
-    fn client(&self) -> Result<ApiClient, CommandError> {
-        ApiClient::new(&self.server, self.token.as_deref(), &self.trust)
-    }
 }
 
 /// Changes something here or there, and shows what came of it.
