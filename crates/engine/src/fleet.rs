@@ -11,7 +11,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::Engine;
+use crate::condition::Impact;
 use crate::directory::NumberAllotment;
+use crate::learners::{LearnerName, LessonRegister, SharedModelState};
+
+/// The name of the condition of a node that cannot learn what others have taught.
+pub(crate) const MODELS_BEHIND: &str = "models-behind";
 
 /// The entries of nodes, by their numbers.
 pub type NodeEntries = BTreeMap<NodeNumber, String>;
@@ -74,12 +79,37 @@ pub struct SharedRegisters {
     pub nodes: Box<dyn NodeRegister>,
     /// The rules that were posted.
     pub rules: Box<dyn RulesRegister>,
+    /// The lessons of linear models; `None` where each node has models of its own.
+    pub lessons: Option<Box<dyn LessonRegister>>,
 }
 
 impl Engine {
     /// The register of the nodes that share this node's statistics; `None` for a node of its own.
     pub fn node_register(&self) -> Option<&dyn NodeRegister> {
         self.shared.as_ref().map(|shared| &*shared.nodes)
+    }
+
+    /// The register of lessons; `None` where linear models are this node's alone.
+    pub(crate) fn lesson_register(&self) -> Option<&dyn LessonRegister> {
+        self.shared.as_ref().and_then(|shared| shared.lessons.as_deref())
+    }
+
+    /// Sends what this node has taught linear models to the others, and learns what they have taught. Blocks.
+    ///
+    /// # Errors
+    /// Says what went wrong, which is a condition of the node until it goes well again. What is to be sent waits.
+    pub fn exchange_lessons(&self) -> Result<(), String> {
+        let Some(register) = self.lesson_register() else { return Ok(()) };
+        let exchanged = self.learners.exchange(register, LearnerName::named(&self.plan().pipelines));
+        self.health().set(MODELS_BEHIND, Impact::Degraded, exchanged.as_ref().err().cloned());
+        exchanged
+    }
+
+    /// The states of the linear models that nodes share, by pipeline and fact: `posts/learned.linear`.
+    pub fn shared_models(&self) -> BTreeMap<String, SharedModelState> {
+        let mut states = self.learners.shared_states();
+        let models = LearnerName::named(&self.plan().pipelines).into_iter();
+        models.map(|(learner, name)| (name, states.remove(&learner).unwrap_or_default())).collect()
     }
 
     /// Signs a message to another node, which has the same secret. The message must contain the time.

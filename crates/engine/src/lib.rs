@@ -79,6 +79,10 @@ pub use fleet::{NodeEntries, NodeRegister, RulesRegister, SharedRegisters, Share
 pub use judge::Severity;
 pub use judged_scores::{PipelineCalibration, PromisedLine};
 pub use key_timeline::{HotKey, KeyName, KeyStatistics, KeyStatisticsError, KeyTimeline, Ranking};
+pub use learners::{
+    LessonBounds, LessonId, LessonPage, LessonPosition, LessonReceipt, LessonRegister, ModelSnapshot,
+    SharedLesson, SharedModelName, SharedModelState, SnapshotStream,
+};
 pub use maintenance::{MaintenanceError, SnapshotError, SyncError};
 pub use metrics::{ChallengeTally, EngineMetrics};
 pub use pipeline::challenge::{ChallengeCause, IssuedChallenge};

@@ -19,9 +19,10 @@ use crate::decision_counts::DecisionCounts;
 use crate::directory::{Directory, Missing};
 use crate::error::EngineOpenError;
 use crate::feedback::ChallengedDecisions;
+use crate::fleet::MODELS_BEHIND;
 use crate::fleet::SharedRegisters;
 use crate::judged_scores::JudgedScores;
-use crate::learners::LinearLearners;
+use crate::learners::{LearnerName, LinearLearners};
 use crate::metrics::EngineMetrics;
 use crate::pipeline::log;
 use crate::pipeline::trainer::Trainer;
@@ -113,7 +114,15 @@ impl Engine {
         let learners = directory::or_put_aside(directory.stored_learners(), &mut aside)?;
         let damaged = learners.damaged_logs().iter();
         aside.extend(damaged.map(|(path, why)| format!("{}: {why}", path.display())));
-        let learners = LinearLearners::new(directory, learners)?;
+        let lessons = shared.as_ref().and_then(|shared| shared.lessons.as_deref());
+        let learners = LinearLearners::new(directory, learners, lessons.is_some())?;
+        // What other nodes have taught while this one was away is known before it serves, if the cluster says it.
+        let behind = lessons
+            .and_then(|register| learners.exchange(register, LearnerName::named(&plan.pipelines)).err());
+        if let Some(why) = &behind {
+            tracing::warn!("linear models are as this node last knew them: {why}");
+        }
+        health.set(MODELS_BEHIND, Impact::Degraded, behind);
         let aside = (!aside.is_empty()).then(|| aside.join("; "));
         health.set("settings-damaged", Impact::Degraded, aside);
         let exceptions = limit::LimitExceptions::new(&plan, posted, &secret);

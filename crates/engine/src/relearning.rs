@@ -38,6 +38,9 @@ pub enum RelearnError {
         /// The lessons that the journal has.
         found: LessonCounts,
     },
+    /// Nodes share the models, and they cannot be replaced for all of them.
+    #[error("the linear models that nodes share cannot be replaced: {0}")]
+    Shared(String),
     /// Somebody wished to stop.
     #[error("interrupted: the linear models are as they were")]
     Ended,
@@ -134,7 +137,7 @@ impl Engine {
         if known_models == KnownModels::Keep && (known.good > found.good || known.bad > found.bad) {
             return Err(RelearnError::KnownBetter { pipeline: pipeline.name.clone(), known, found });
         }
-        self.learners.put(learners)?;
+        self.learners.put(learners, self.lesson_register())?;
         Ok(relearned)
     }
 }

@@ -157,6 +157,7 @@ impl Server {
         let watch = tokio::spawn(watch(Arc::clone(&node)));
         let keys = tokio::spawn(fetch_keys(Arc::clone(&node)));
         let peers = tokio::spawn(announce(Arc::clone(&node), address));
+        let lessons = tokio::spawn(exchange_lessons(Arc::clone(&node)));
         let tokens = tokio::spawn(watch_tokens(Arc::clone(&node)));
         let renewal = tokio::spawn(renew_certificates(Arc::clone(&node), certificates));
         let connections = HttpConnections::new();
@@ -186,6 +187,7 @@ impl Server {
         watch.abort();
         keys.abort();
         peers.abort();
+        lessons.abort();
         tokens.abort();
         let of = Arc::clone(&node);
         blocking(move || {
@@ -315,6 +317,16 @@ async fn announce(node: Arc<Node>, address: SocketAddr) {
         ticks.tick().await;
         relay::adopt_rules(&node).await;
         relay::announce(&node, url.as_deref(), beat).await;
+    }
+}
+
+/// Shares with the other nodes what linear models learn.
+async fn exchange_lessons(node: Arc<Node>) {
+    let mut ticks = interval(peers::BEAT);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        relay::exchange_lessons(&node).await;
     }
 }
 

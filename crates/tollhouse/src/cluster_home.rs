@@ -6,11 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::remote::{self, PartitionCount};
-use cluster::wire::{ClusterTls, WireClient};
+use cluster::wire::{
+    ClusterTls, SnapshotDescription, StreamLesson, StreamPage, StreamPosition, StreamRange, StreamReceipt,
+    WireClient,
+};
 use cluster::{Cluster, ClusterExport, ClusterTransfer, ClusterTransferReport, ThreadedEnvironment};
 use engine::{
-    CellSink, Directory, Engine, EngineOpenError, Impact, LedgerHome, NodeEntries, NodeRegister,
-    NumberAllotment, RulesRegister, SharedRegisters, SharedState, StatisticsExchangeError,
+    CellSink, Directory, Engine, EngineOpenError, Impact, LedgerHome, LessonId, LessonPage, LessonPosition,
+    LessonReceipt, LessonRegister, ModelSnapshot, NodeEntries, NodeRegister, NumberAllotment, RulesRegister,
+    SharedLesson, SharedModelName, SharedRegisters, SharedState, SnapshotStream, StatisticsExchangeError,
 };
 use event::{Shingle, Span};
 use journal::NodeNumber;
@@ -40,6 +44,7 @@ pub(crate) fn open(
         numbers: Box::new(ClusterNumbers(connection.wire.clone())),
         nodes: Box::new(ClusterNodes::enter(&connection)?),
         rules: Box::new(ClusterRules(connection.wire.clone())),
+        lessons: Some(Box::new(ClusterLessons(connection.wire.clone()))),
     };
     let mut damage = None;
     let engine = Engine::open_over(directory, plan, Some(shared), |plan| match &plan.node.cluster {
@@ -79,6 +84,90 @@ impl RulesRegister for ClusterRules {
     fn put(&self, state: &SharedState, text: String) -> Result<bool, String> {
         let known = state.number.saturating_sub(1);
         let put = self.0.put_rules(known, state.digest.clone(), text);
+        pollster::block_on(put).map_err(|error| error.to_string())
+    }
+}
+
+/// The lessons of linear models, for all nodes.
+struct ClusterLessons(WireClient);
+
+/// The time for which a node may write a snapshot of a model until another one may.
+const LEASE: Duration = Duration::from_secs(60);
+
+impl ClusterLessons {
+    fn position(
+        LessonPosition { number, id: LessonId { sender, number: of_sender } }: LessonPosition,
+    ) -> StreamPosition {
+        StreamPosition { number, id: [sender, of_sender] }
+    }
+
+    fn lesson_position(StreamPosition { number, id: [sender, of_sender] }: StreamPosition) -> LessonPosition {
+        LessonPosition { number, id: LessonId { sender, number: of_sender } }
+    }
+}
+
+impl LessonRegister for ClusterLessons {
+    fn append(
+        &self,
+        model: SharedModelName,
+        known: u64,
+        lessons: &[SharedLesson],
+    ) -> Result<LessonReceipt, String> {
+        let of = |SharedLesson { id, bytes }: &SharedLesson| StreamLesson {
+            id: [id.sender, id.number],
+            content: bytes.clone(),
+        };
+        let sent = self.0.append_lessons(model, known, lessons.iter().map(of).collect());
+        let StreamReceipt { last, is_full, is_behind } =
+            pollster::block_on(sent).map_err(|error| error.to_string())?;
+        Ok(LessonReceipt { last, is_full, is_behind })
+    }
+
+    fn after(&self, model: SharedModelName, position: LessonPosition) -> Result<LessonPage, String> {
+        let page = self.0.lessons_after(model, ClusterLessons::position(position));
+        let StreamPage { head, bytes, snapshot, is_snapshot_wanted, follows, lessons } =
+            pollster::block_on(page).map_err(|error| error.to_string())?;
+        let snapshot = snapshot.map(|SnapshotDescription { position, lease, pieces }| ModelSnapshot {
+            position: ClusterLessons::lesson_position(position),
+            lease,
+            pieces,
+        });
+        let of = |StreamLesson { id: [sender, number], content }| SharedLesson {
+            id: LessonId { sender, number },
+            bytes: content,
+        };
+        let lessons = lessons.into_iter().map(of).collect();
+        Ok(LessonPage { head, bytes, snapshot, is_snapshot_wanted, follows, lessons })
+    }
+
+    fn snapshot(&self, model: SharedModelName, of: &ModelSnapshot) -> Result<Option<Vec<u8>>, String> {
+        let ModelSnapshot { position, lease, pieces } = *of;
+        let of = SnapshotDescription { position: ClusterLessons::position(position), lease, pieces };
+        pollster::block_on(self.0.model_snapshot(model, of)).map_err(|error| error.to_string())
+    }
+
+    fn ask_for_snapshot(&self, model: SharedModelName) -> Result<(), String> {
+        pollster::block_on(self.0.ask_for_model_snapshot(model)).map_err(|error| error.to_string())
+    }
+
+    fn lease(&self, model: SharedModelName) -> Result<Option<u64>, String> {
+        pollster::block_on(self.0.lease_model(model, LEASE)).map_err(|error| error.to_string())
+    }
+
+    fn put_snapshot(
+        &self,
+        model: SharedModelName,
+        lease: u64,
+        position: LessonPosition,
+        stream: SnapshotStream,
+        content: &[u8],
+    ) -> Result<bool, String> {
+        let range = match stream {
+            SnapshotStream::Continued { kept } => StreamRange::Kept(kept),
+            SnapshotStream::Begun { known } => StreamRange::Instead(known),
+        };
+        let position = ClusterLessons::position(position);
+        let put = self.0.put_model_snapshot(model, lease, position, range, content.to_vec());
         pollster::block_on(put).map_err(|error| error.to_string())
     }
 }

@@ -26,6 +26,7 @@ mod form;
 mod generation;
 mod home;
 pub mod image;
+mod lessons;
 mod message_pack;
 mod name;
 mod nodes;
@@ -55,6 +56,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 pub use counters::{CircuitState, ServerStatus, WireCounters};
+pub use lessons::{
+    SnapshotDescription, StreamLesson, StreamPage, StreamPosition, StreamRange, StreamReceipt,
+};
 pub(crate) use name::CellName;
 pub(crate) use scan::{NameScan, SEEN_MAX, STEP};
 pub use settings::{ClusterTls, WireSettings};

@@ -16,9 +16,10 @@
 //! entries   <prefix> {tag of partition 0} '#' 'e'
 //! rules     <prefix> {tag of partition 0} '#' 'r'
 //! texts     <prefix> {tag of partition 0} '#' 'x'
+//! lessons   <prefix> {tag of partition 0} '#l' model (5), then nothing, 'n', 'l' or 's'
 //! ```
 //!
-//! What follows the braces tells them by its length, and `#!`, `#?`, `#g`, `#n`, `#o`, `#e`, `#r` and `#x` from each other.
+//! What follows the braces tells them by its length, and `#!`, `#?`, `#g`, `#n`, `#o`, `#e`, `#r`, `#x` and `#l` from each other.
 
 use event::{Key, Kind, Shingle, Space};
 
@@ -216,6 +217,29 @@ impl NameCodec {
         name
     }
 
+    /// The name of the stream of a model's lessons.
+    pub(crate) fn lessons(&self, model: [u8; 5]) -> Vec<u8> {
+        let mut name = self.start(Partition(0), 8);
+        name.extend_from_slice(b"#l");
+        name.extend_from_slice(&model);
+        name
+    }
+
+    /// The name of what says who has sent which of these lessons.
+    pub(crate) fn lesson_senders(&self, model: [u8; 5]) -> Vec<u8> {
+        [&self.lessons(model)[..], b"n"].concat()
+    }
+
+    /// The name of the lease of who writes a snapshot of a model.
+    pub(crate) fn model_lease(&self, model: [u8; 5]) -> Vec<u8> {
+        [&self.lessons(model)[..], b"l"].concat()
+    }
+
+    /// The name of the pieces of a model's snapshots.
+    pub(crate) fn model_pieces(&self, model: [u8; 5]) -> Vec<u8> {
+        [&self.lessons(model)[..], b"s"].concat()
+    }
+
     /// The name of what nodes say of themselves, by number.
     pub(crate) fn node_entries(&self) -> Vec<u8> {
         let mut name = self.start(Partition(0), 2);
@@ -246,6 +270,10 @@ mod tests {
             names.node_entries(),
             names.rule_states(),
             names.rule_texts(),
+            names.lessons([0; 5]),
+            names.lesson_senders([1; 5]),
+            names.model_lease([2; 5]),
+            names.model_pieces([3; 5]),
             names.number(Partition(3)),
             names.writer(Partition(3)),
             names.table(Partition(3), 7),

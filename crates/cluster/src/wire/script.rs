@@ -50,6 +50,9 @@ pub(super) struct LuaScripts {
     pub(super) take: LuaScript,
     pub(super) sweep: LuaScript,
     pub(super) allot: LuaScript,
+    pub(super) teach: LuaScript,
+    pub(super) lessons: LuaScript,
+    pub(super) publish: LuaScript,
     /// Not one of those that are loaded where they are missed: it is run when a node is opened.
     pub(super) probe: LuaScript,
 }
@@ -64,12 +67,19 @@ impl LuaScripts {
             take: LuaScript::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/take.lua"))),
             sweep: LuaScript::new(concat!(include_str!("lua/cells.lua"), include_str!("lua/sweep.lua"))),
             allot: LuaScript::new(include_str!("lua/allot.lua")),
+            teach: LuaScript::new(include_str!("lua/teach.lua")),
+            lessons: LuaScript::new(include_str!("lua/lessons.lua")),
+            publish: LuaScript::new(include_str!("lua/publish.lua")),
             probe: LuaScript::new(include_str!("lua/probe.lua")),
         }
     }
 
     /// All that nodes work with, to be loaded.
-    pub(super) fn all(&self) -> [&LuaScript; 7] {
-        [&self.read, &self.sight, &self.apply, &self.claim, &self.take, &self.sweep, &self.allot]
+    pub(super) fn all(&self) -> [&LuaScript; 10] {
+        let cells = [&self.read, &self.sight, &self.apply, &self.claim, &self.take, &self.sweep];
+        let [read, sight, apply, claim, take, sweep] = cells;
+        let shared = [&self.allot, &self.teach, &self.lessons, &self.publish];
+        let [allot, teach, lessons, publish] = shared;
+        [read, sight, apply, claim, take, sweep, allot, teach, lessons, publish]
     }
 }

@@ -7,6 +7,7 @@ mod faults;
 mod figures;
 mod forms;
 mod homes;
+mod lessons;
 mod module;
 mod new_keys;
 mod nodes;

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use plan::TrainingLabel;
 
 use super::LearnerName;
+use super::register::LessonId;
 
 /// The bytes that begin each lesson's frame.
 const MARK: [u8; 4] = *b"thls";
@@ -35,6 +36,8 @@ pub(super) const LOG_BYTES_MOST: u64 = 4 * LOG_BYTES_MAX;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Lesson {
     pub(super) learner: LearnerName,
+    /// The identity of a lesson that is shared with other nodes; all zero for one of this node alone.
+    pub(super) id: LessonId,
     pub(super) event: u64,
     pub(super) before: TrainingLabel,
     pub(super) now: TrainingLabel,
@@ -72,17 +75,33 @@ pub(super) struct LessonLog {
 impl Lesson {
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&self.learner.encode());
+        bytes.extend_from_slice(&self.id.sender.to_le_bytes());
+        bytes.extend_from_slice(&self.id.number.to_le_bytes());
+        self.encode_content(bytes);
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Lesson> {
+        let (learner, rest) = bytes.split_first_chunk::<{ LearnerName::BYTES }>()?;
+        let (sender, rest) = rest.split_first_chunk()?;
+        let (number, content) = rest.split_first_chunk()?;
+        let id = LessonId { sender: u64::from_le_bytes(*sender), number: u64::from_le_bytes(*number) };
+        Lesson::decode_content(LearnerName::decode(*learner)?, id, content)
+    }
+
+    /// Adds the bytes of all but its learner and identity.
+    pub(super) fn encode_content(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&self.event.to_le_bytes());
         bytes.extend_from_slice(&[label_byte(self.before), label_byte(self.now)]);
         self.features.encode(bytes);
     }
 
-    fn decode(bytes: &[u8]) -> Option<Lesson> {
-        let (learner, rest) = bytes.split_first_chunk::<{ LearnerName::BYTES }>()?;
-        let (head, features) = rest.split_first_chunk::<10>()?;
+    /// Reads what [`Lesson::encode_content`] has written.
+    pub(super) fn decode_content(learner: LearnerName, id: LessonId, bytes: &[u8]) -> Option<Lesson> {
+        let (head, features) = bytes.split_first_chunk::<10>()?;
         let [event @ .., before, now] = *head;
         Some(Lesson {
-            learner: LearnerName::decode(*learner)?,
+            learner,
+            id,
             event: u64::from_le_bytes(event),
             before: label_of(before)?,
             now: label_of(now)?,
@@ -141,12 +160,12 @@ impl LessonLog {
     }
 
     /// Begins the log of learners that are about to be written, as `encode` gives them while nothing is learned; answers their
-    /// number and these.
-    pub(super) fn turn(&self, encode: impl FnOnce() -> Vec<u8>) -> (u64, Vec<u8>) {
+    /// number and these. `encode` puts lessons that are still needed into the new log.
+    pub(super) fn turn(&self, encode: impl FnOnce(&mut LessonQueue) -> Vec<u8>) -> (u64, Vec<u8>) {
         let mut log = self.file.lock();
         let (pending, learners) = {
             let mut queue = self.queue.lock();
-            (std::mem::take(&mut *queue).pending, encode())
+            (std::mem::take(&mut *queue).pending, encode(&mut queue))
         };
         // If the learners cannot be written these still stand behind the old ones.
         if let Err(error) = log.append(&self.directory, &pending) {
@@ -258,7 +277,8 @@ mod tests {
         builder.add_runs(1, text);
         let (before, now) = (TrainingLabel::Good, TrainingLabel::Bad);
         let learner = LearnerName { space: 7, classifier: 40, view: LinearView::Site };
-        Lesson { learner, event, before, now, features: builder.finish() }
+        let id = LessonId { sender: event ^ 9, number: event };
+        Lesson { learner, id, event, before, now, features: builder.finish() }
     }
 
     fn log(directory: &Path, lessons: &[Lesson]) {
@@ -278,7 +298,7 @@ mod tests {
         log.write().unwrap();
         log.queue.lock().push(&lessons[1]);
         assert!(log.bytes() > 0);
-        let turned = log.turn(|| vec![9]);
+        let turned = log.turn(|_| vec![9]);
         assert_eq!((turned, log.bytes()), ((4, vec![9]), 0));
         log.queue.lock().push(&lessons[2]);
         log.write().unwrap();

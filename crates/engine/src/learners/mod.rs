@@ -6,10 +6,12 @@
 //! ```
 //!
 //! The ledger knows what each event has taught, and a learner follows it. A killed process loses no lesson that was answered.
-//! A power failure may lose those of the last seconds: such an event is learned again when it is taught once more. Each node
-//! has its own.
+//! A power failure may lose those of the last seconds: such an event is learned again when it is taught once more. Nodes of a cluster
+//! share theirs: lessons are then learned in the order of a stream that all of them read.
 
 mod lesson_log;
+mod register;
+mod shared;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,8 +26,14 @@ use plan::{ClassifierPlan, LinearView, Pipeline, TrainingLabel};
 use crate::directory::{Directory, DirectoryError, io_error, read_sealed};
 use crate::pipeline::classifiers::TokenKeys;
 use crate::pipeline::keys::PreparedEvent;
-use crate::relearning::LessonCounts;
-use lesson_log::{LOG_BYTES_MAX, LOG_BYTES_MOST, Lesson, LessonLog, StoredLessons};
+use crate::relearning::{LessonCounts, RelearnError};
+use lesson_log::{LOG_BYTES_MAX, LOG_BYTES_MOST, Lesson, LessonLog, LessonQueue, StoredLessons};
+pub use register::{
+    LessonBounds, LessonId, LessonPage, LessonPosition, LessonReceipt, LessonRegister, ModelSnapshot,
+    SharedLesson, SharedModelName, SnapshotStream,
+};
+pub use shared::SharedModelState;
+use shared::{SharedModels, learn_in_turn};
 
 /// Largest file that is read: tens of learners.
 const BYTES_MAX: u64 = 1 << 30;
@@ -34,7 +42,7 @@ const ROUNDS: u32 = 6;
 
 /// The name of a learner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct LearnerName {
+pub(crate) struct LearnerName {
     space: u16,
     /// The number of its classifier.
     classifier: u16,
@@ -52,6 +60,18 @@ impl LearnerName {
             .classifiers
             .iter()
             .flat_map(move |plan| plan.linear.iter().map(move |linear| of(plan, linear.view)))
+    }
+
+    /// The learners of pipelines, each with its name for people: `posts/learned.linear`.
+    pub(crate) fn named(pipelines: &[Arc<Pipeline>]) -> BTreeMap<LearnerName, String> {
+        let of = |pipeline: &Arc<Pipeline>| {
+            let columns =
+                pipeline.classifiers.iter().flat_map(|plan| &plan.linear).map(|linear| linear.column);
+            let names =
+                columns.map(|column| format!("{}/{}", pipeline.name, pipeline.schema.column(column).name));
+            LearnerName::all(pipeline).zip(names).collect::<Vec<_>>()
+        };
+        pipelines.iter().flat_map(of).collect()
     }
 
     fn new(event: &Key, view: LinearView) -> LearnerName {
@@ -78,14 +98,23 @@ impl LearnerName {
 pub(crate) struct StoredLearners {
     /// The number of times that they were written.
     number: u64,
-    learners: BTreeMap<LearnerName, LinearLearner>,
+    learners: BTreeMap<LearnerName, StoredLearner>,
     /// The lessons since.
     lessons: StoredLessons,
+}
+
+/// A learner as it was stored, and its place in the stream that nodes share.
+#[derive(Debug)]
+struct StoredLearner {
+    learner: LinearLearner,
+    position: LessonPosition,
 }
 
 /// The learners of all classifiers.
 #[derive(Debug, Default)]
 pub(crate) struct LinearLearners {
+    /// `None` where they are this node's alone.
+    shared: Option<SharedModels>,
     /// `None` without a data directory.
     files: Option<LearnerFiles>,
     learners: RwLock<BTreeMap<LearnerName, Arc<LinearLearner>>>,
@@ -126,16 +155,26 @@ impl Directory {
 }
 
 impl StoredLearners {
-    /// Reads how often they were written, and learners one behind the other: name, length and bytes of each.
+    /// Reads how often they were written, and learners one behind the other: name, place in the
+    /// stream, length and bytes of each.
     fn decode(bytes: &[u8]) -> Option<StoredLearners> {
         let (number, mut bytes) = bytes.split_first_chunk()?;
         let mut learners = BTreeMap::new();
         while !bytes.is_empty() {
             let (name, rest) = bytes.split_first_chunk::<{ LearnerName::BYTES }>()?;
+            let mut place = [0; 3];
+            let mut rest = rest;
+            for part in &mut place {
+                let (bytes, next) = rest.split_first_chunk()?;
+                (*part, rest) = (u64::from_le_bytes(*bytes), next);
+            }
+            let [number, sender, of_sender] = place;
+            let position = LessonPosition { number, id: LessonId { sender, number: of_sender } };
             let (length, rest) = rest.split_first_chunk()?;
             let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
             let (own, rest) = rest.split_at_checked(length)?;
-            learners.insert(LearnerName::decode(*name)?, LinearLearner::decode(own).ok()?);
+            let learner = LinearLearner::decode(own).ok()?;
+            learners.insert(LearnerName::decode(*name)?, StoredLearner { learner, position });
             bytes = rest;
         }
         Some(StoredLearners {
@@ -152,13 +191,15 @@ impl StoredLearners {
 }
 
 impl LinearLearners {
-    /// The learners of a data directory, with what was learned since they were written.
+    /// The learners of a data directory, with what was learned since they were written. Where they are shared, lessons that may not be
+    /// in the stream yet wait.
     ///
     /// # Errors
     /// If the directory cannot be read.
     pub(crate) fn new(
         directory: &Directory,
         stored: StoredLearners,
+        is_shared: bool,
     ) -> Result<LinearLearners, DirectoryError> {
         let StoredLearners { number, learners, lessons: StoredLessons { lessons, .. } } = stored;
         let path = directory.learners_path();
@@ -166,14 +207,21 @@ impl LinearLearners {
         // Logs that are there already stay as they are until the learners are written.
         let last = lesson_log::last(&directory).map_err(io_error(&path))?;
         let log = LessonLog::new(&directory, number.max(last.map_or(0, |last| last + 1)));
-        let learners = learners.into_iter().map(|(name, learner)| (name, Arc::new(learner)));
+        let positions = learners.iter().map(|(name, stored)| (*name, stored.position)).collect();
+        let learners = learners.into_iter().map(|(name, stored)| (name, Arc::new(stored.learner)));
+        let is_changed = AtomicBool::new(!lessons.is_empty());
+        let (own, shared): (Vec<Lesson>, Vec<Lesson>) =
+            lessons.into_iter().partition(|lesson| !is_shared || lesson.id == LessonId::default());
+        let draw = |error: getrandom::Error| io_error(&path)(std::io::Error::other(error.to_string()));
+        let shared = is_shared.then(|| SharedModels::new(positions, shared)).transpose().map_err(draw)?;
         let learners = LinearLearners {
+            shared,
             learners: RwLock::new(learners.collect()),
-            is_changed: AtomicBool::new(!lessons.is_empty()),
+            is_changed,
             files: Some(LearnerFiles { directory, path, log, writing: Mutex::default() }),
             ..LinearLearners::default()
         };
-        lessons.iter().for_each(|lesson| learners.learn(lesson));
+        own.iter().for_each(|lesson| learners.learn(lesson));
         Ok(learners)
     }
 
@@ -197,6 +245,10 @@ impl LinearLearners {
         self.known(LearnerName::new(&tokens.event, view))?.log_odds(features)
     }
 
+    fn learner(&self, name: LearnerName) -> Arc<LinearLearner> {
+        Arc::clone(self.learners.write().entry(name).or_default())
+    }
+
     fn known(&self, name: LearnerName) -> Option<Arc<LinearLearner>> {
         self.learners.read().get(&name).map(Arc::clone)
     }
@@ -207,19 +259,28 @@ impl LinearLearners {
         for (view, features) in &tokens.features {
             let learner = LearnerName::new(&tokens.event, *view);
             let event = tokens.event.shingle.0;
-            if before != TrainingLabel::Forget || !self.holds(learner, event, now) {
-                self.take(&Lesson { learner, event, before, now, features: features.clone() });
+            // Shared ones see to that in the order of their stream, which lessons that wait come before.
+            let is_new = || before != TrainingLabel::Forget || !self.holds(learner, event, now);
+            if self.shared.is_some() || is_new() {
+                let id = LessonId::default();
+                self.take(&Lesson { learner, id, event, before, now, features: features.clone() });
             }
         }
     }
 
-    /// Learns a lesson and logs it.
+    /// Learns a lesson and logs it; one that nodes share is learned once it comes in the stream.
     fn take(&self, lesson: &Lesson) {
         let Some(LearnerFiles { log, .. }) = &self.files else { return self.learn(lesson) };
         {
             let mut queue = log.queue.lock();
-            self.learn(lesson);
-            queue.push(lesson);
+            match &self.shared {
+                None => {
+                    self.learn(lesson);
+                    queue.push(lesson);
+                }
+                Some(shared) if !shared.wait(lesson, &mut queue) => return,
+                Some(_) => {}
+            }
         }
         self.is_changed.store(true, Ordering::Relaxed);
         if let Err(error) = log.write() {
@@ -238,8 +299,12 @@ impl LinearLearners {
     }
 
     fn learn(&self, lesson: &Lesson) {
-        let Lesson { learner, event, before, now, features } = lesson;
-        let learner = Arc::clone(self.learners.write().entry(*learner).or_default());
+        let Lesson { learner, id, event, before, now, features } = lesson;
+        let learner = self.learner(*learner);
+        if *id != LessonId::default() {
+            // Of a node that shared it: the stream may have brought it already.
+            return learn_in_turn(&learner, lesson);
+        }
         if let Some(label) = example_label(*before) {
             learner.forget(*event, features, label);
         }
@@ -253,7 +318,12 @@ impl LinearLearners {
     pub(crate) fn catch_up(&self, tokens: &TokenKeys, label: TrainingLabel, learned: i64) {
         let Some(example) = example_label(label) else { return };
         let is_behind = |view: LinearView| {
-            self.known(LearnerName::new(&tokens.event, view)).is_none_or(|learner| {
+            let name = LearnerName::new(&tokens.event, view);
+            // One that lags learns what is under way without being told again.
+            if self.shared.as_ref().is_some_and(|shared| !shared.is_level(name)) {
+                return false;
+            }
+            self.known(name).is_none_or(|learner| {
                 i64::try_from(learner.learned()[example as usize]).unwrap_or(i64::MAX) < learned
             })
         };
@@ -282,11 +352,32 @@ impl LinearLearners {
         self.teach(tokens, TrainingLabel::Forget, label);
     }
 
-    /// Puts others in the place of learners, and writes all.
-    pub(crate) fn put(&self, others: LinearLearners) -> Result<(), DirectoryError> {
-        self.learners.write().extend(others.learners.into_inner());
+    /// Puts others in the place of learners, for all nodes that share them, and writes all.
+    pub(crate) fn put(
+        &self,
+        others: LinearLearners,
+        register: Option<&dyn LessonRegister>,
+    ) -> Result<(), RelearnError> {
+        for (name, learner) in others.learners.into_inner() {
+            match self.shared.as_ref().zip(register) {
+                None => _ = self.learners.write().insert(name, learner),
+                Some((shared, register)) => {
+                    self.publish(shared, register, name, learner).map_err(RelearnError::Shared)?;
+                }
+            }
+        }
         self.is_changed.store(true, Ordering::Relaxed);
-        self.save()
+        Ok(self.save()?)
+    }
+
+    /// Returns true if so many lessons wait for other nodes that who teaches should send them.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.shared.as_ref().is_some_and(SharedModels::is_crowded)
+    }
+
+    /// The states of learners that are shared.
+    pub(crate) fn shared_states(&self) -> BTreeMap<LearnerName, SharedModelState> {
+        self.shared.as_ref().map(SharedModels::states).unwrap_or_default()
     }
 
     /// Writes what has changed, in every sixth round of housekeeping, or when the log of lessons is long.
@@ -303,20 +394,29 @@ impl LinearLearners {
         if !self.is_changed.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
-        let (number, learners) = log.turn(|| self.encode());
+        let (number, learners) = log.turn(|queue| self.encode(queue));
         let bytes = [&number.to_le_bytes()[..], &learners].concat();
-        let written = disk::replace(path, &disk::seal(&bytes));
+        // Lessons that wait are in the new log before the old ones go.
+        let written = log.write().and_then(|()| disk::replace(path, &disk::seal(&bytes)));
         written.and_then(|()| lesson_log::forget_before(directory, number)).map_err(|error| {
             self.is_changed.store(true, Ordering::Relaxed);
             io_error(path)(error)
         })
     }
 
-    fn encode(&self) -> Vec<u8> {
+    /// The bytes of all learners; lessons that wait for other nodes go into the log behind them.
+    fn encode(&self, queue: &mut LessonQueue) -> Vec<u8> {
         let mut bytes = Vec::new();
+        if let Some(shared) = &self.shared {
+            shared.log_waiting(queue);
+        }
         for (name, learner) in self.learners.read().iter() {
             let own = learner.encode();
+            let position = self.shared.as_ref().map(|shared| shared.position(*name)).unwrap_or_default();
             bytes.extend_from_slice(&name.encode());
+            for part in [position.number, position.id.sender, position.id.number] {
+                bytes.extend_from_slice(&part.to_le_bytes());
+            }
             bytes.extend_from_slice(&(own.len() as u64).to_le_bytes());
             bytes.extend_from_slice(&own);
         }

@@ -195,6 +195,9 @@ impl Engine {
         };
         self.ledger.observe(std::slice::from_ref::<ObserveRequest>(&request)).await?;
         self.learners.teach(tokens, known.taught(), lesson);
+        if self.learners.is_crowded() {
+            let _ = self.exchange_lessons();
+        }
         Ok(tokens.len())
     }
 

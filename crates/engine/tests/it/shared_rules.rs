@@ -86,6 +86,7 @@ impl Node {
             numbers: Box::new(self.registers.clone()),
             nodes: Box::new(self.registers.clone()),
             rules: Box::new(self.registers.clone()),
+            lessons: None,
         };
         self.engine = Some(Engine::open_over(&self.directory, plan, Some(shared), ledger).unwrap());
     }

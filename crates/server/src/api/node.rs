@@ -430,4 +430,19 @@ pub struct NodeJson {
     pub rules: u64,
     /// The version of each of its pipelines.
     pub pipelines: BTreeMap<String, String>,
+    /// The linear models that nodes share, by pipeline and fact, such as `mail/learned.linear`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub models: BTreeMap<String, SharedModelJson>,
+}
+
+/// A linear model that nodes share, as a node has it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = SharedModel)]
+pub struct SharedModelJson {
+    /// The lesson of the stream that nodes share up to which it has learned: nodes with the same version have the same model.
+    pub version: u64,
+    /// Lessons of the stream that it has still to learn, as far as the node knows.
+    pub lag: u64,
+    /// Lessons that were taught to the node and are not in the stream yet.
+    pub waiting: u64,
 }

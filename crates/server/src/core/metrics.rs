@@ -76,6 +76,12 @@ struct BandLabel {
     action: String,
 }
 
+/// A linear model that nodes share.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct ModelLabel {
+    model: String,
+}
+
 /// The state of a review.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct StateLabel {
@@ -340,6 +346,40 @@ impl EngineCollector {
         Ok(())
     }
 
+    /// The linear models that nodes share.
+    fn encode_models(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let [version, lag, waiting, dropped]: [Family<ModelLabel, Gauge>; 4] = Default::default();
+        for (model, state) in self.engine.shared_models() {
+            let label = ModelLabel { model };
+            let set = |family: &Family<ModelLabel, Gauge>, value: u64| {
+                family.get_or_create(&label).set(i64::try_from(value).unwrap_or(i64::MAX));
+            };
+            set(&version, state.version);
+            set(&lag, state.head.saturating_sub(state.version));
+            set(&waiting, state.waiting);
+            set(&dropped, state.dropped);
+        }
+        let gauges = [
+            (
+                "version",
+                "Lesson of the stream that nodes share up to which the linear model has learned",
+                version,
+            ),
+            ("lag", "Lessons of that stream which the linear model has still to learn", lag),
+            ("waiting", "Lessons that were taught to this node and are not in the stream yet", waiting),
+            (
+                "dropped",
+                "Lessons that came while too many waited: counts have them, linear models not",
+                dropped,
+            ),
+        ];
+        for (name, help, family) in gauges {
+            let name = format!("tollhouse_shared_model_{name}");
+            family.encode(encoder.encode_descriptor(&name, help, None, family.metric_type())?)?;
+        }
+        Ok(())
+    }
+
     /// The queue of reviews, and its service level.
     fn encode_reviews(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let (plan, now) = (self.engine.plan(), self.clock.now());
@@ -495,6 +535,7 @@ impl Collector for EngineCollector {
             }
         }
         self.encode_bands(&mut encoder)?;
+        self.encode_models(&mut encoder)?;
         self.encode_reviews(&mut encoder)?;
         self.encode_calibrations(&mut encoder)?;
         let conditions = Family::<ConditionLabel, Gauge>::default();

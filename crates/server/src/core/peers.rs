@@ -64,6 +64,20 @@ pub(crate) struct NodeEntry {
     /// The versions of its pipelines.
     #[serde(default)]
     pub(crate) pipelines: BTreeMap<String, String>,
+    /// The linear models that it shares.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) models: BTreeMap<String, ModelEntry>,
+}
+
+/// The state of a linear model that a node shares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ModelEntry {
+    /// The lesson up to which it has learned.
+    pub(crate) version: u64,
+    /// Lessons that it has still to learn, as far as the node knows.
+    pub(crate) lag: u64,
+    /// Lessons that were taught to the node and are not shared yet.
+    pub(crate) waiting: u64,
 }
 
 /// A node, as this one sees it.
@@ -370,8 +384,12 @@ mod tests {
         let directory = Directory::create(&parent.join("data"), &[]).unwrap();
         let plan = Plan::compile(&Config::from_text("test.toml", "", &Overrides::default()));
         let plan = plan.unwrap_or_else(|problems| panic!("{problems}"));
-        let shared =
-            || SharedRegisters { numbers: Box::new(Alone), nodes: Box::new(Alone), rules: Box::new(Alone) };
+        let shared = || SharedRegisters {
+            numbers: Box::new(Alone),
+            nodes: Box::new(Alone),
+            rules: Box::new(Alone),
+            lessons: None,
+        };
         let ledger = |plan: &Plan| {
             let home = EmbeddedLedger::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?;
             Ok(LedgerHome::Elsewhere(Box::new(home)))

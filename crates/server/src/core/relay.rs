@@ -1,15 +1,16 @@
 //! A node among others: it says that it is there, takes over the rules that others have posted, and asks them for what they have.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use engine::Impact;
+use engine::{Impact, SharedModelState};
 use journal::NodeNumber;
 use tokio::time::sleep;
 
 use crate::core::blocking::blocking;
 use crate::core::node::Node;
-use crate::core::peers::{BEAT, NodeEntry, NodeRequest, NodeResponse, PeerNode, send, sign};
+use crate::core::peers::{BEAT, ModelEntry, NodeEntry, NodeRequest, NodeResponse, PeerNode, send, sign};
 use crate::core::problem::{HttpFailure, UNAVAILABLE};
 use crate::core::reload::log_reload;
 
@@ -19,6 +20,8 @@ const LOST_AFTER: Duration = Duration::from_secs(10);
 const RULES_WITHIN: Duration = Duration::from_secs(3);
 /// The name of the condition of a node that cannot take over what others have posted.
 const BEHIND: &str = "rules-behind";
+/// Most models that a node says something of in its entry, which has a bound.
+const MODELS_ANNOUNCED_MAX: usize = 64;
 /// The name of the condition of a node that does not hear of others.
 const CONDITION: &str = "nodes-unknown";
 
@@ -70,6 +73,17 @@ pub(crate) async fn adopt_rules(node: &Arc<Node>) {
     node.engine.health().set(BEHIND, Impact::Degraded, behind.await);
 }
 
+/// Sends what was taught here to the other nodes, and learns what they have taught. What cannot be is a condition of the node.
+pub(crate) async fn exchange_lessons(node: &Arc<Node>) {
+    if node.engine.node_register().is_none() {
+        return;
+    }
+    let engine = Arc::clone(&node.engine);
+    if let Err(why) = blocking(move || engine.exchange_lessons()).await {
+        tracing::debug!(%why, "linear models are not as other nodes have them");
+    }
+}
+
 /// Waits until what this node has posted is in force on all nodes that are there, for a while; returns those on which it is not.
 pub(crate) async fn wait_for_rules(node: &Arc<Node>) -> Vec<String> {
     let Some(own) = node.engine.node_register().map(|register| register.number()) else { return Vec::new() };
@@ -103,7 +117,18 @@ impl Node {
             unready: self.unready(),
             rules: self.engine.shared_rules(),
             pipelines: pipelines.map(|pipeline| (pipeline.name.clone(), pipeline.version.clone())).collect(),
+            models: self.models(),
         }
+    }
+
+    /// The linear models that this node shares.
+    fn models(&self) -> BTreeMap<String, ModelEntry> {
+        let of = |(name, state): (String, SharedModelState)| {
+            let SharedModelState { version, head, waiting, .. } = state;
+            (name, ModelEntry { version, lag: head.saturating_sub(version), waiting })
+        };
+        let models = self.engine.shared_models().into_iter();
+        models.take(MODELS_ANNOUNCED_MAX).map(of).collect()
     }
 
     /// Asks the node that has a record, where that is another one. `None` where it would be this one, or is none of those that share

@@ -16,7 +16,9 @@ Examples:
   tollhouse nodes --server http://10.0.0.1:8377 --json
 
 A node is `away` when nothing was heard of it for ten seconds. Pipelines that are not the same
-version on all nodes are named. Exit code 1: a node is away, takes no requests, or runs another
+version on all nodes are named. Of linear models that nodes share the second table has the version
+(the lesson up to which it has learned), the lessons that it is behind, and those taught there
+that wait to be shared. Exit code 1: a node is away, takes no requests, or runs another
 version.")]
 pub(crate) struct NodesArgs {
     /// The server to ask
@@ -56,12 +58,35 @@ pub(crate) fn run(args: NodesArgs) -> Result<Exit, CommandError> {
             ]);
         }
         out.line(table)?;
+        if let Some(models) = model_table(&nodes) {
+            out.line(models)?;
+        }
         for pipeline in &odd {
             out.line(format_args!("`{pipeline}` is not the same version on all nodes"))?;
         }
     }
     out.flush()?;
     Ok(if is_fine { Exit::Fine } else { Exit::Found })
+}
+
+/// The version of each shared model on each node, and what it lacks; `None` where nodes share none.
+fn model_table(nodes: &[NodeJson]) -> Option<TextTable> {
+    let mut table = TextTable::default();
+    table.row(["node", "model", "version", "behind", "waiting"].map(|head| TableCell::text(head, DIM)));
+    let mut models = 0;
+    for node in nodes {
+        for (name, model) in &node.models {
+            models += 1;
+            table.row([
+                TableCell::text(node.number.map_or_else(String::new, |number| number.to_string()), BOLD),
+                TableCell::text(name, PLAIN),
+                TableCell::text(model.version.to_string(), PLAIN),
+                TableCell::text(model.lag.to_string(), PLAIN),
+                TableCell::text(model.waiting.to_string(), PLAIN),
+            ]);
+        }
+    }
+    (models > 0).then_some(table)
 }
 
 /// The pipelines of which nodes that are there run different versions, or that some do not have.

@@ -155,7 +155,12 @@ fn export(data: &Path, file: &str) -> String {
 
 /// Starts a node of a cluster, with a secret that all share.
 fn node(address: &str, like: Option<&Data>) -> (Data, Server) {
-    let data = Data::new(&["web"]);
+    node_of("web", address, like)
+}
+
+/// Starts a node with a preset.
+fn node_of(preset: &str, address: &str, like: Option<&Data>) -> (Data, Server) {
+    let data = Data::new(&[preset]);
     if let Some(other) = like {
         fs::copy(other.path().join("secret"), data.path().join("secret")).unwrap();
     }
@@ -335,4 +340,90 @@ fn rules_that_are_posted_to_one_node_hold_on_all() {
     let (status, answer) = post(&one, "POSTED_LAST");
     assert!(status == 200 && answer.get("behind").is_none(), "{status} {answer}");
     assert!(has(&three, "POSTED_LAST"));
+}
+
+/// A message of either class.
+fn message(number: usize) -> String {
+    let [subject, body] = match number % 2 {
+        0 => ["Cheap pills", "Order our cheap pills now, casino bonus for every winner"],
+        _ => ["Meeting notes", "Thanks for the review of the patch, the notes of our meeting are attached"],
+    };
+    format!(
+        "From: a{number}@example.org\r\nTo: b@example.net\r\nSubject: {subject} {number}\r\n\r\n{body}, number {}.\r\n",
+        number * 7919
+    )
+}
+
+/// The lesson up to which each linear model of a node has learned; `None` while it lacks any.
+fn models(server: &Server) -> Option<Vec<u64>> {
+    let nodes = json(&call(server, "/v1/nodes", None).1);
+    let nodes = nodes["nodes"].as_array().unwrap();
+    let own = nodes.iter().find(|node| node["state"] == "here")?["models"].as_object()?.clone();
+    let level = own.values().all(|model| model["lag"] == 0 && model["waiting"] == 0);
+    level.then(|| own.values().map(|model| model["version"].as_u64().unwrap()).collect())
+}
+
+fn wait_for_models(servers: &[&Server], expected: u64) {
+    for _ in 0..600 {
+        let is_so = |server: &&Server| {
+            models(server).is_some_and(|own| own.iter().all(|version| *version == expected))
+        };
+        if servers.iter().all(is_so) {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    panic!("expected {expected}: {:?}", servers.iter().map(|server| models(server)).collect::<Vec<_>>());
+}
+
+#[test]
+fn nodes_have_the_same_linear_models_whoever_is_taught_or_killed() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let address = cluster.servers[0].address();
+    let (first, one) = node_of("mail", &address, None);
+    let (second, two) = node_of("mail", &address, Some(&first));
+    let teach = |server: &Server, numbers: std::ops::Range<usize>| {
+        for number in numbers {
+            let path = format!("/v1/learn?class={}", ["spam", "ham"][number % 2]);
+            let (status, text) = call(server, &path, Some(("message/rfc822", &message(number))));
+            assert_eq!(status, 200, "{text}");
+        }
+    };
+    let linear = |server: &Server, number: usize| {
+        let answer = call(server, "/v1/peek", Some(("message/rfc822", &message(number)))).1;
+        let facts = json(&answer)["facts"].clone();
+        let found = ["learned.linear", "learned.site"].map(|name| facts[name].as_f64());
+        assert!(found[0].is_some(), "{answer}");
+        found
+    };
+    for turn in 0..5 {
+        teach(&one, 4 * turn..4 * turn + 2);
+        teach(&two, 4 * turn + 2..4 * turn + 4);
+    }
+    wait_for_models(&[&one, &two], 20);
+    for number in 100..104 {
+        assert_eq!(linear(&one, number), linear(&two, number));
+        assert_eq!(linear(&one, number)[0].unwrap() > 0.0, number % 2 == 0);
+    }
+    // Killed right after it has answered.
+    teach(&two, 20..24);
+    two.end(Signal::KILL);
+    teach(&one, 24..26);
+    let two = Server::start(&second.path(), &[]);
+    wait_for_models(&[&one, &two], 26);
+    // One that comes later has all of it before it serves.
+    let (_third, three) = node_of("mail", &address, Some(&first));
+    let known = models(&three);
+    assert!(known.as_ref().is_some_and(|own| own.iter().all(|version| *version == 26)), "{known:?}");
+    for number in 100..104 {
+        assert_eq!(linear(&one, number), linear(&three, number));
+        assert_eq!(linear(&one, number), linear(&two, number));
+    }
+    let shown = run(["nodes", "--server", &three.url], "").stdout;
+    assert!(shown.contains("mail/learned.linear") && shown.contains("26"), "{shown}");
+    let (_, page) = call(&three, "/metrics", None);
+    let version = page
+        .lines()
+        .find(|line| line.starts_with("tollhouse_shared_model_version{model=\"mail/learned.linear\"}"));
+    assert!(version.is_some_and(|line| line.ends_with(" 26")), "{version:?}");
 }

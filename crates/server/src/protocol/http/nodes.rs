@@ -10,7 +10,7 @@ use journal::NodeNumber;
 
 use crate::api::{self, Timestamp};
 use crate::core::node::Node;
-use crate::core::peers::NodeEntry;
+use crate::core::peers::{ModelEntry, NodeEntry};
 use crate::core::problem::ProblemResponses;
 
 /// Lists the nodes that share this one's statistics, itself included: where each is reached, and what it runs. A node whose
@@ -59,5 +59,10 @@ fn described(
         unready: entry.unready.clone(),
         rules: entry.rules,
         pipelines: entry.pipelines.clone(),
+        models: entry.models.iter().map(|(name, model)| (name.clone(), model_json(model))).collect(),
     }
+}
+
+fn model_json(&ModelEntry { version, lag, waiting }: &ModelEntry) -> api::SharedModelJson {
+    api::SharedModelJson { version, lag, waiting }
 }
