@@ -5,9 +5,14 @@
 //! ([`ReadingPool`](crate::core::reading_pool::ReadingPool)), and so is a call that only looks ([`AdmissionQueue`](crate::core::admission::AdmissionQueue)). What was
 //! begun to be counted is finished, so that no event is counted and then left unjudged.
 
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 tokio::task_local! {
@@ -18,8 +23,40 @@ tokio::task_local! {
 #[derive(Clone, Debug)]
 pub(crate) struct Deadline {
     moment: Instant,
-    /// Closed once who waits for the answer does so no more. `None` where that ends the work by itself.
-    waiter: Option<watch::Receiver<()>>,
+    /// The one who waits for the answer. `None` where that ends the work by itself.
+    waiter: Option<Arc<AnswerWaiter>>,
+}
+
+/// One who waits for an answer, or has gone.
+#[derive(Debug, Default)]
+struct AnswerWaiter {
+    has_gone: AtomicBool,
+    left: Notify,
+}
+
+/// The presence of one who waits: it ends when this is dropped.
+struct AnswerWaiterGuard(Arc<AnswerWaiter>);
+
+impl Drop for AnswerWaiterGuard {
+    fn drop(&mut self) {
+        self.0.has_gone.store(true, Ordering::Release);
+        self.0.left.notify_waiters();
+    }
+}
+
+impl AnswerWaiter {
+    fn has_gone(&self) -> bool {
+        self.has_gone.load(Ordering::Acquire)
+    }
+
+    /// Waits until it has gone.
+    async fn gone(&self) {
+        // It is told of what happens from here on, so a waiter that goes after the look is not missed.
+        let left = self.left.notified();
+        if !self.has_gone() {
+            left.await;
+        }
+    }
 }
 
 /// Nobody waits for what was to be done: its deadline has passed, or its client has gone. Nothing of it was counted.
@@ -54,44 +91,61 @@ impl Deadline {
 
     /// Returns whether nobody waits any more.
     pub(crate) fn is_over(&self) -> bool {
-        let has_gone = |waiter: &watch::Receiver<()>| waiter.has_changed().is_err();
-        self.moment <= Instant::now() || self.waiter.as_ref().is_some_and(has_gone)
+        self.waiter.as_ref().is_some_and(|waiter| waiter.has_gone()) || self.moment <= Instant::now()
     }
 
     /// Waits until nobody waits any more.
-    pub(crate) async fn over(mut self) {
-        match &mut self.waiter {
+    pub(crate) async fn over(self) {
+        match &self.waiter {
             None => sleep_until(self.moment).await,
-            // Nothing is ever sent: it ends when the channel is closed.
-            Some(waiter) => _ = timeout_at(self.moment, waiter.changed()).await,
+            Some(waiter) => _ = timeout_at(self.moment, waiter.gone()).await,
         }
     }
 
     /// Does work with this as its deadline. The work ends by itself.
-    pub(crate) async fn bound<T>(self, work: impl Future<Output = T>) -> T {
-        CURRENT.scope(self, work).await
+    pub(crate) fn bound<T>(self, work: impl Future<Output = T>) -> impl Future<Output = T> {
+        // No `async fn`: that would have room for the work twice.
+        CURRENT.scope(self, work)
     }
 
     /// Does work of which nothing is counted, and drops it once nobody waits any more.
     pub(crate) async fn cut<T>(self, work: impl Future<Output = T>) -> Result<T, Late> {
+        if self.is_over() {
+            return Err(Late);
+        }
+        // Work comes first: what is there already needs no timer.
         tokio::select! {
             biased;
-            () = self.clone().over() => Err(Late),
-            done = self.bound(work) => Ok(done),
+            done = self.clone().bound(work) => Ok(done),
+            () = self.over() => Err(Late),
         }
     }
 
-    /// Does work in a task of its own, and waits for it until the deadline: neither that nor a client that goes away ends
-    /// what is being counted, and a panic ends that task and nothing else. What is being read both end.
+    /// Does work, and waits for it until the deadline: neither that nor a client that goes away ends what is being counted,
+    /// and a panic ends the work and nothing else. What is being read both end.
+    ///
+    /// Most work waits for nothing, and is done here at once: to hand it to a task, and its answer back, would wake another
+    /// thread for each request. What has to wait goes on in a task of its own.
     pub(crate) async fn run<T: Send + 'static>(
         self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, NoAnswerReason> {
-        // It is dropped with this waiting.
-        let (_waits, waiter) = watch::channel(());
+        let waiter = Arc::<AnswerWaiter>::default();
         let moment = self.moment;
-        let deadline = Deadline { moment, waiter: Some(waiter) };
-        match timeout_at(moment, tokio::spawn(deadline.bound(work))).await {
+        let deadline = Deadline { moment, waiter: Some(Arc::clone(&waiter)) };
+        // It is dropped with this waiting.
+        let _waits = AnswerWaiterGuard(waiter);
+        let mut work = Box::pin(CURRENT.scope(deadline, work));
+        let begun = poll_fn(|context| {
+            // After a panic the work is only dropped.
+            Poll::Ready(catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))))
+        });
+        match begun.await {
+            Ok(Poll::Ready(done)) => return Ok(done),
+            Ok(Poll::Pending) => {}
+            Err(_) => return Err(NoAnswerReason::Panicked),
+        }
+        match timeout_at(moment, tokio::spawn(work)).await {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(_)) => Err(NoAnswerReason::Panicked),
             Err(_) => Err(NoAnswerReason::Late),
@@ -101,9 +155,7 @@ impl Deadline {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use tokio::sync::Notify;
+    use futures_util::future::BoxFuture;
 
     use super::*;
 
@@ -142,8 +194,32 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_ends_its_task() {
-        let panics = async { std::hint::black_box(None::<()>).expect("this panics on purpose") };
-        assert_eq!(Deadline::after(Duration::from_secs(60)).run(panics).await, Err(NoAnswerReason::Panicked));
+    async fn a_panic_ends_its_work() {
+        let panic = || std::hint::black_box(None::<()>).expect("this panics on purpose");
+        let at_once = async move { panic() };
+        assert_eq!(
+            Deadline::after(Duration::from_secs(60)).run(at_once).await,
+            Err(NoAnswerReason::Panicked)
+        );
+        let later = async move {
+            tokio::task::yield_now().await;
+            panic();
+        };
+        assert_eq!(Deadline::after(Duration::from_secs(60)).run(later).await, Err(NoAnswerReason::Panicked));
+    }
+
+    /// Checks that work which waits for nothing is done where it was asked for, and that what is late is not begun.
+    #[tokio::test]
+    async fn work_that_waits_for_nothing_needs_no_task() {
+        let here = tokio::task::try_id();
+        let run = |work| Deadline::after(Duration::from_secs(60)).run(work);
+        assert_eq!(run(Box::pin(async { tokio::task::try_id() }) as BoxFuture<'static, _>).await, Ok(here));
+        let later = async {
+            tokio::task::yield_now().await;
+            tokio::task::try_id()
+        };
+        assert_ne!(run(Box::pin(later)).await, Ok(here));
+        assert_eq!(Deadline::at(Instant::now()).cut(async { 7 }).await, Err(Late));
+        assert_eq!(Deadline::after(Duration::from_secs(60)).cut(async { 7 }).await, Ok(7));
     }
 }

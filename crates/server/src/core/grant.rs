@@ -63,8 +63,8 @@ impl RequestGrant {
     }
 
     /// Does work with these rights.
-    pub(crate) async fn bound<T>(self: Arc<Self>, work: impl Future<Output = T>) -> T {
-        CURRENT.scope(self, work).await
+    pub(crate) fn bound<T>(self: Arc<Self>, work: impl Future<Output = T>) -> impl Future<Output = T> {
+        CURRENT.scope(self, work)
     }
 
     /// The name of the token.

@@ -27,15 +27,15 @@ use crate::core::shares::Caller;
 /// never is.
 pub(crate) const INLINE_BYTES_MAX: usize = 4 << 10;
 /// Bytes up to which a reading is short.
-const SHORT_BYTES_MAX: usize = 64 << 10;
+pub(crate) const SHORT_BYTES_MAX: usize = 64 << 10;
 
 tokio::task_local! {
     static CALLER: Caller;
 }
 
 /// Does work that this caller asks for: what is read in it has the caller's places. Of work that does not say it, anybody's.
-pub(crate) async fn asked_by<T>(caller: Caller, work: impl Future<Output = T>) -> T {
-    CALLER.scope(caller, work).await
+pub(crate) fn asked_by<T>(caller: Caller, work: impl Future<Output = T>) -> impl Future<Output = T> {
+    CALLER.scope(caller, work)
 }
 
 /// Places for readings.

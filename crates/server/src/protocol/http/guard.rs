@@ -182,26 +182,28 @@ async fn admit(
             .failure(format!("the body was not complete after {seconds} s"))
             .help("send it faster, or smaller")
     };
+    // What follows is handed on from one wrapper to the next, so it is boxed before: each would copy all of its state.
     let (body, room, unread) = if takes_body {
-        let read = asked_by(caller, body::read(node, caller, &parts.headers, body, body_max));
+        let read = Box::pin(asked_by(caller, body::read(node, caller, &parts.headers, body, body_max)));
         let (body, room) = deadline.clone().cut(read).await.map_err(late)??;
         relayed.as_ref().map_or(Ok(()), |relayed| relayed.check(&body))?;
         (Body::from(body), room, None)
     } else if place.is_some() && first > 0 {
-        let read = asked_by(caller, body::read_first(node, caller, &parts.headers, &mut body, first));
+        let read =
+            Box::pin(asked_by(caller, body::read_first(node, caller, &parts.headers, &mut body, first)));
         let (start, room) = deadline.clone().cut(read).await.map_err(late)??;
         (Body::from(start), room, Some((parts.headers.clone(), body)))
     } else {
         (Body::empty(), None, Some((parts.headers.clone(), body)))
     };
     relayed.into_iter().for_each(|relayed| _ = parts.extensions.insert(relayed));
-    let work = next.run(Request::from_parts(parts, body));
+    let work = Box::pin(next.run(Request::from_parts(parts, body)));
     let of = Arc::clone(node);
-    let work = async move {
+    let work = Box::pin(async move {
         let response = asked_by(caller, rightly(&of, access, grant, work)).await;
         drop((place, room));
         response
-    };
+    });
     let response = answer(node, work, deadline).await?;
     match unread {
         Some((headers, body)) => Ok(pass_over(&headers, body, response, || ()).await),
