@@ -30,6 +30,7 @@ pub(crate) mod rate_meter;
 pub(crate) mod reading_pool;
 pub(crate) mod relay;
 pub(crate) mod reload;
+pub(crate) mod repoll;
 pub(crate) mod service_manager;
 pub(crate) mod sessions;
 pub(crate) mod shares;

@@ -1,7 +1,6 @@
 //! Connections of HTTP/1.1.
 
 use std::cell::Cell;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +28,7 @@ use crate::core::listener::{ACCEPT_PAUSE, ConnectionGuard, ShutdownSignal};
 use crate::core::load_shedding::{PausedStream, ReadPause};
 use crate::core::node::Node;
 use crate::core::problem::INVALID_FRAMING;
+use crate::core::repoll::RepollFuture;
 use crate::core::socket::{ListenerSocket, PlainSocket};
 use crate::core::tls::TlsTerminator;
 use crate::core::write_timeout::WriteTimeoutStream;
@@ -155,7 +155,7 @@ async fn connection(
         .max_header_size(HEAD_BYTES_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service);
-    if let Err(error) = pin!(watcher.watch(served)).await {
+    if let Err(error) = RepollFuture::new(watcher.watch(served)).await {
         tracing::debug!(%error, "a connection ended badly");
     }
 }
