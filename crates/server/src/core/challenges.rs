@@ -38,9 +38,7 @@ impl Node {
         payload: &str,
         arrival: Time,
     ) -> Result<(PreparedEvent, Option<EarnedPass>), Late> {
-        let (engine, of, bytes) = (Arc::clone(&self.engine), Arc::clone(pipeline), payload.len());
-        let read = move |cancellation: &_| engine.read(&of, event, arrival, cancellation);
-        let mut read = self.reading.read(bytes, read).await?;
+        let mut read = self.read(pipeline, event, arrival).await?;
         let redeemed = self.redeem(&read, payload.as_bytes(), arrival).await;
         if let Some(plan) = &pipeline.challenge {
             let word = redeemed.as_ref().map_or_else(|refusal| refusal.word(), |_| SOLVED);

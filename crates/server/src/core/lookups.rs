@@ -21,6 +21,11 @@ impl MessageLookups {
         MessageLookups { checks: auth::MessageChecks::new(plan, &metrics) }
     }
 
+    /// Returns whether anything is ever looked up.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.checks.is_some()
+    }
+
     /// Adds what can be learnt of a message in time. What is not looked up in time is not known; the message is judged
     /// without it.
     pub(crate) async fn add(&self, read: &mut UnkeyedEvent, raw: &[u8], reading: &ReadingPool) {
@@ -45,6 +50,10 @@ impl MessageLookups {
 impl MessageLookups {
     pub(crate) fn new(_: &NodePlan, _: &mut Registry) -> MessageLookups {
         MessageLookups {}
+    }
+
+    pub(crate) fn is_asking(&self) -> bool {
+        false
     }
 
     pub(crate) async fn add(&self, _: &mut UnkeyedEvent, _: &[u8], _: &ReadingPool) {}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use content::budget::Cancellation;
-use engine::{EarnedPass, PreparedEvent};
+use engine::{EarnedPass, PreparedEvent, UnkeyedEvent};
 use event::{Event, Time};
 use plan::Pipeline;
 
@@ -32,6 +32,24 @@ pub(crate) enum LookupMode {
 }
 
 impl Node {
+    /// Reads the facts of an event: where it is if it is brief, else away from the threads that answer.
+    ///
+    /// # Errors
+    /// If the current deadline comes first.
+    pub(crate) async fn read(
+        &self,
+        pipeline: &Arc<Pipeline>,
+        event: Event,
+        arrival: Time,
+    ) -> Result<UnkeyedEvent, Late> {
+        if reading_pool::is_brief(&event) {
+            return Ok(self.engine.read(pipeline, event, arrival, &Cancellation::default()));
+        }
+        let (engine, of, bytes) =
+            (Arc::clone(&self.engine), Arc::clone(pipeline), reading_pool::bytes(&event));
+        self.reading.read(bytes, move |cancellation| engine.read(&of, event, arrival, cancellation)).await
+    }
+
     /// All that comes before statistics, lookups included: what every wire does with an event before it is decided. Reads
     /// away from the threads that answer ([`reading_pool`]), but for what is brief. Ends within the configured time
     /// for name service; without resolvers it is [`engine::Engine::prepare`].
@@ -57,14 +75,20 @@ impl Node {
         }
         let (raw, bytes) = (event.raw.clone(), reading_pool::bytes(&event));
         let (engine, of) = (Arc::clone(&self.engine), Arc::clone(pipeline));
+        if lookups == LookupMode::None || !self.message_lookups.is_asking() {
+            // Nothing is waited for in between, so one hand-over to another thread is enough.
+            let prepare = move |cancellation: &Cancellation| {
+                let read = engine.read(&of, event, arrival, cancellation);
+                (!cancellation.is_cancelled()).then(|| engine.key(read))
+            };
+            return self.reading.read(bytes, prepare).await?.ok_or(Late);
+        }
         let read = move |cancellation: &Cancellation| engine.read(&of, event, arrival, cancellation);
         let mut read = self.reading.read(bytes, read).await?;
-        if let (Some(raw), LookupMode::Configured) = (raw, lookups) {
+        if let Some(raw) = raw {
             self.message_lookups.add(&mut read, &raw, &self.reading).await;
         }
-        if lookups == LookupMode::Configured {
-            self.message_lookups.name_robot(&mut read).await;
-        }
+        self.message_lookups.name_robot(&mut read).await;
         let engine = Arc::clone(&self.engine);
         self.reading.read(bytes, move |_| engine.key(read)).await
     }

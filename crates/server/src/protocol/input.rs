@@ -23,7 +23,7 @@ use crate::core::problem::{
     HttpFailure, INVALID_BODY, INVALID_EVENT, INVALID_PARAMETER, TOO_LARGE, UNAVAILABLE, UNSUPPORTED_TYPE,
     shown,
 };
-use crate::core::reading_pool::INLINE_BYTES_MAX;
+use crate::core::reading_pool::{INLINE_BYTES_MAX, SHORT_BYTES_MAX};
 
 /// A JSON object, or lines of them.
 pub(crate) const JSON: &str = "application/json";
@@ -252,9 +252,10 @@ pub(crate) async fn submitted_for(
     let said = EventMetadata::of(headers, form, reading)?;
     let arrival = node.now();
     let (of, engine, bytes) = (Arc::clone(pipeline), Arc::clone(&node.engine), body.len());
+    let inline_max = said.inline_max(form);
     let work = move || said.event(&engine, &of, form, &body, arrival);
     let (mut event, warnings) =
-        if bytes > INLINE_BYTES_MAX { node.reading.read(bytes, |_| work()).await? } else { work() }?;
+        if bytes > inline_max { node.reading.read(bytes, |_| work()).await? } else { work() }?;
     let id = event.id.clone();
     let payload = challenges::take_solution(pipeline, &mut event);
     if let Some(payload) = payload.filter(|_| solutions == SolutionUse::Open) {
@@ -330,6 +331,13 @@ impl EventMetadata {
             user: single(headers, USER)?.map(str::to_owned),
         };
         Ok(EventMetadata { reading, envelope, id, time: time.transpose()? })
+    }
+
+    /// Bytes of a body up to which its event is made where it is. A message is only copied then, and read later in a place.
+    fn inline_max(&self, form: BodyFormat) -> usize {
+        let is_copied =
+            form == BodyFormat::Message && !self.reading.message_time && self.reading.envelope.is_none();
+        if is_copied { SHORT_BYTES_MAX } else { INLINE_BYTES_MAX }
     }
 
     /// The event of a body, and what its answer has to warn of. Linear in the body.

@@ -74,11 +74,7 @@ pub(super) async fn verify(
             .failure(format!("event: {}", shown(&error.to_string())))
             .help("send the fields that tell the visitor")
     })?;
-    let engine = Arc::clone(&node.engine);
-    let read = node
-        .reading
-        .read(solution.payload.len(), move |cancellation| engine.read(&pipeline, event, now, cancellation));
-    let read = read.await?;
+    let read = node.read(&pipeline, event, now).await?;
     let outcome = node.redeem(&read, solution.payload.as_bytes(), now).await;
     Ok(Json(match outcome {
         Ok(pass) => api::ChallengeOutcomeJson { solved: true, refused: None, pass: Some(pass.into()) },
