@@ -49,7 +49,11 @@ pub struct FeatureSet(Box<[u32]>);
 #[derive(Debug, Default)]
 pub struct FeatureBuilder {
     found: Vec<u32>,
+    /// Room for sorting.
+    sorted: Vec<u32>,
 }
+
+const _: () = assert!(WEIGHT_BITS.is_multiple_of(2), "features are sorted by halves");
 
 impl FeatureBuilder {
     /// Adds the runs of four bytes of a text. Those of different sources are different features.
@@ -68,13 +72,39 @@ impl FeatureBuilder {
 
     /// Returns the features that were added, and forgets them.
     pub fn finish(&mut self) -> FeatureSet {
-        self.found.sort_unstable();
+        self.sort();
         self.found.dedup();
         // Which ones are left out does not matter: hashes are spread evenly.
         self.found.truncate(FEATURES_MAX);
         let features = FeatureSet(self.found.as_slice().into());
         self.found.clear();
         features
+    }
+
+    /// Sorts what was found: by its lower half, then by its upper, which takes a third of the time of comparing.
+    fn sort(&mut self) {
+        const HALF: u32 = WEIGHT_BITS / 2;
+        const PLACES: usize = 1 << HALF;
+        if self.found.len() < PLACES {
+            return self.found.sort_unstable();
+        }
+        self.sorted.clear();
+        self.sorted.resize(self.found.len(), 0);
+        for shift in [0, HALF] {
+            let place = |feature: u32| (feature >> shift) as usize % PLACES;
+            let mut starts = [0u32; PLACES];
+            self.found.iter().for_each(|feature| starts[place(*feature)] += 1);
+            let mut sum = 0;
+            for start in &mut starts {
+                sum += std::mem::replace(start, sum);
+            }
+            for feature in &self.found {
+                let next = &mut starts[place(*feature)];
+                self.sorted[*next as usize] = *feature;
+                *next += 1;
+            }
+            std::mem::swap(&mut self.found, &mut self.sorted);
+        }
     }
 }
 
@@ -445,6 +475,22 @@ mod tests {
     fn learn(learner: &LinearLearner, lessons: impl IntoIterator<Item = (ExampleLabel, usize)>) {
         for (label, number) in lessons {
             learner.learn(number as u64 * 2 + label as u64, features(&text(label, number)), label);
+        }
+    }
+
+    #[test]
+    fn features_ascend_however_many() {
+        for length in [0, 3, 4, 500, 1_030, 5_000, 40_000] {
+            let mut random = Reservoir { random: 7, ..Reservoir::default() };
+            let text: String = (0..length).map(|_| (b' ' + random.below(90) as u8) as char).collect();
+            let mut builder = FeatureBuilder::default();
+            builder.add_runs(1, &text);
+            let mut expected = builder.found.clone();
+            expected.sort_unstable();
+            expected.dedup();
+            expected.truncate(FEATURES_MAX);
+            assert_eq!(builder.finish().0[..], expected, "{length}");
+            assert!(builder.finish().is_empty(), "it has forgotten them");
         }
     }
 
