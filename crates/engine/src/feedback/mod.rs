@@ -44,7 +44,7 @@ use crate::metrics::{JudgementLabel, label};
 use crate::pipeline::classifiers::TokenKeys;
 use crate::pipeline::keys;
 use crate::pipeline::reputation;
-use crate::pipeline::trainer::TrainingFeedback;
+use crate::pipeline::trainer::{HeldEvent, TrainingFeedback};
 use crate::{Engine, PreparedEvent};
 use plan::{
     FeedbackClass, FeedbackKind, Grade, KindPlan, Pipeline, REPORT, REPORTER, ReportsPlan, ValueAddition,
@@ -139,6 +139,8 @@ struct FeedbackSubject<'a> {
     amounts: EventAmounts,
     /// Its tokens for each classifier; empty if there is none.
     tokens: &'a [Option<TokenKeys>],
+    /// The hold on its tokens, if they were looked up before.
+    held: Option<HeldEvent<'a>>,
     /// The time at which the feedback counts.
     time: Time,
     /// The time at which it is given.
@@ -361,7 +363,7 @@ impl Engine {
         let journal = self.journal.as_ref().ok_or(DecisionLookupError::NoJournal)?;
         let DecidedEvent { id, pipeline, keys, amounts, tokens, score, action } = of;
         let name = format!("decision\0{id}");
-        let subject = FeedbackSubject { pipeline, name, keys, amounts, tokens, time: now, now };
+        let subject = FeedbackSubject { pipeline, name, keys, amounts, tokens, held: None, time: now, now };
         let (outcome, reports) = self.vote(&subject, said).await?;
         self.hold_score(&subject, said, &outcome, score);
         self.count_judgement(pipeline, said, &outcome, action);
@@ -388,10 +390,14 @@ impl Engine {
         said: impl Into<FeedbackInput<'_>>,
     ) -> Result<FeedbackOutcome, FeedbackError> {
         let said = said.into();
-        let (score, prepared) = match JudgedScores::are_held(&prepared.row.pipeline) {
-            false => (None, prepared),
-            // Before anything is learned of it.
-            true => self.score_of(prepared).await.map(|(score, prepared)| (Some(score), prepared))?,
+        let (held, score, prepared) = match JudgedScores::are_held(&prepared.row.pipeline) {
+            false => (None, None, prepared),
+            // Before anything is learned of it. What is looked up for that the lesson goes by, too.
+            true => {
+                let held = self.hold(&prepared.tokens).await;
+                let (score, prepared) = self.score_of(prepared).await?;
+                (Some(held), Some(score), prepared)
+            }
         };
         let row = &prepared.row;
         let subject = FeedbackSubject {
@@ -400,6 +406,7 @@ impl Engine {
             keys: &prepared.keys,
             amounts: EventAmounts::of(&row.pipeline, |slot| row.facts.get(slot)),
             tokens: &prepared.tokens,
+            held,
             time: row.time,
             now: row.arrival,
         };
@@ -484,7 +491,8 @@ impl Engine {
                     by: by.is_some(),
                     again: true,
                 };
-                let tokens = self.teach(pipeline, subject.tokens, word, subject.time).await?;
+                let tokens =
+                    self.teach(pipeline, subject.tokens, word, subject.time, subject.held.as_ref()).await?;
                 let outcome = FeedbackOutcome {
                     keys: 0,
                     tokens,
@@ -504,7 +512,8 @@ impl Engine {
                     by: by.is_some(),
                     again: false,
                 };
-                outcome.tokens = self.teach(pipeline, subject.tokens, word, subject.time).await?;
+                outcome.tokens =
+                    self.teach(pipeline, subject.tokens, word, subject.time, subject.held.as_ref()).await?;
                 return Ok((outcome, report));
             }
         }

@@ -49,6 +49,8 @@ pub(crate) struct TokenKeys {
     /// The runs of bytes for each of its linear models that there is anything for.
     pub(crate) features: Vec<(LinearView, FeatureSet)>,
     owner: Option<Shingle>,
+    /// The knowledge of the classifier when the event was observed, once it was.
+    pub(crate) known: Option<ClassifierReading>,
 }
 
 impl TokenKeys {
@@ -95,6 +97,7 @@ impl TokenKeys {
             counts: views.map(|shingles| shingles.len()),
             features,
             owner,
+            known: None,
         }
     }
 

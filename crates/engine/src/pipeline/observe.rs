@@ -191,6 +191,7 @@ async fn ask(
             let Some(tokens) = tokens else { continue };
             if let Some(known) = ClassifierReading::of(tokens, outcomes.readings(at).iter()) {
                 classifiers::fill(plan, tokens, &known, &mut row.facts);
+                tokens.known = Some(known);
             }
             at += 1;
         }

@@ -9,7 +9,7 @@
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use event::{Key, Shingle, Span, Time};
 use event_listener::Event as Signal;
@@ -118,6 +118,14 @@ struct TrainingGuard<'s> {
     event: Key,
 }
 
+/// An event that nobody else teaches anything as long as this is there, so that what was looked up of its tokens need not be
+/// looked up again for a lesson.
+pub(crate) struct HeldEvent<'s> {
+    _alone: Vec<TrainingGuard<'s>>,
+    /// Nothing has been learned of it since.
+    is_fresh: AtomicBool,
+}
+
 impl Drop for TrainingGuard<'_> {
     fn drop(&mut self) {
         self.trainer.at_work.lock().remove(&self.event);
@@ -166,29 +174,52 @@ impl Engine {
         tokens: &[Option<TokenKeys>],
         word: TrainingFeedback<'_>,
         time: Time,
+        held: Option<&HeldEvent<'_>>,
     ) -> Result<usize, LedgerError> {
+        let is_fresh = held.is_some_and(|held| held.is_fresh.swap(false, Ordering::Relaxed));
         let mut changed = 0;
         for (plan, tokens) in pipeline.classifiers.iter().zip(tokens) {
             let (Some((lesson, when)), Some(tokens)) = (word.label(plan), tokens) else { continue };
-            changed += self.teach_one(tokens, lesson, time, |known| when.holds(known)).await?;
+            let _alone = match held {
+                None => Some(self.trainer.alone(tokens.event).await),
+                Some(_) => None,
+            };
+            let known = tokens.known.filter(|_| is_fresh);
+            changed += self.teach_one(tokens, known, lesson, time, |known| when.holds(known)).await?;
         }
         Ok(changed)
     }
 
+    /// Waits until nobody else teaches an event anything, and keeps it so. It has to be observed after that for what it is known
+    /// by to be used.
+    pub(crate) async fn hold(&self, tokens: &[Option<TokenKeys>]) -> HeldEvent<'_> {
+        let mut alone = Vec::with_capacity(tokens.len());
+        // In the order of the classifiers, so that two events that share some never wait for each other.
+        for tokens in tokens.iter().flatten() {
+            alone.push(self.trainer.alone(tokens.event).await);
+        }
+        HeldEvent { _alone: alone, is_fresh: AtomicBool::new(true) }
+    }
+
+    /// Teaches one classifier, given what it knows if that was just looked up. The caller is alone with the event.
     async fn teach_one(
         &self,
         tokens: &TokenKeys,
+        known: Option<ClassifierReading>,
         lesson: TrainingLabel,
         time: Time,
         may: impl Fn(&ClassifierReading) -> bool,
     ) -> Result<usize, LedgerError> {
-        let _alone = self.trainer.alone(tokens.event).await;
         // It is kept from when it was said: of old mail that is learned today the words are as good as of today's.
         let time = time.max(Time(self.latest.load(Ordering::Relaxed)));
-        let outcomes: ObserveOutcomes = self.ledger.observe(&[tokens.look(time)]).await?;
-        let Some(known) = ClassifierReading::of(tokens, outcomes.readings(0).iter()).filter(may) else {
-            return Ok(0);
+        let known = match known {
+            Some(known) => Some(known),
+            None => {
+                let outcomes: ObserveOutcomes = self.ledger.observe(&[tokens.look(time)]).await?;
+                ClassifierReading::of(tokens, outcomes.readings(0).iter())
+            }
         };
+        let Some(known) = known.filter(may) else { return Ok(0) };
         let Some(request) = tokens.training_request(&known, lesson, time) else {
             self.learners.catch_up(tokens, lesson, known.count(lesson));
             return Ok(0);
@@ -235,7 +266,9 @@ impl Engine {
     pub(crate) async fn learn_examples(&self, lessons: &[AutoTrainingExample]) {
         for AutoTrainingExample { tokens, label: lesson, time } in lessons {
             let may = |known: &ClassifierReading| !known.is_taught() && known.is_balanced(*lesson);
-            if let Err(error) = self.teach_one(tokens, *lesson, *time, may).await {
+            let _alone = self.trainer.alone(tokens.event).await;
+            // It may have learned since.
+            if let Err(error) = self.teach_one(tokens, None, *lesson, *time, may).await {
                 tracing::error!(%error, "a classifier cannot learn from a verdict");
             }
         }
