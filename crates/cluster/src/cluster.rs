@@ -1,6 +1,7 @@
 //! [`Cluster`]: a node's ledger.
 
 use parking_lot::{Mutex, RwLock};
+use std::collections::HashSet;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -10,13 +11,13 @@ use std::task::Poll;
 use std::time::Instant;
 
 use disk::Device;
-use event::{Key, Kind, Space, Span, Time};
+use event::{Key, Kind, Shingle, Space, Span, Time};
 use event_listener::{Event, Listener};
 use hashbrown::HashMap;
 use stats::random::Random;
 use stats::{
-    CancellationCheck, Catalog, CatalogError, Durability, HottestKeys, Ledger, LedgerCensus, LedgerError,
-    LedgerFuture, LedgerMetric, Measure, ObserveOutcomes, ObserveRequest, Timeline,
+    CancellationCheck, Catalog, CatalogError, Durability, ErasedKeys, HottestKeys, Ledger, LedgerCensus,
+    LedgerError, LedgerFuture, LedgerMetric, Measure, ObserveOutcomes, ObserveRequest, Timeline,
 };
 
 use crate::cache::CacheShard;
@@ -24,6 +25,7 @@ use crate::catalog::{ClusterCatalog, CompiledForm};
 use crate::cell::CellId;
 use crate::core::{ClusterCore, ClusterSettings, RunningCalls};
 use crate::environment::Environment;
+use crate::erase::erase;
 use crate::exact_queue::ExactLimitQueue;
 use crate::intent::Intents;
 use crate::lookup::CacheLookup;
@@ -32,6 +34,7 @@ use crate::partition::{PartitionState, ReplayedBatches};
 use crate::remote::{Partition, RemoteCell, RemoteCluster};
 use crate::sighting::SightingQueue;
 use crate::wal::{WalAddition, WalOptions, WalRecord, WriteAheadLog};
+use crate::wire::WireClient;
 
 /// Shares of the cache, each with a lock.
 const SHARDS: usize = 64;
@@ -39,6 +42,8 @@ const SHARDS: usize = 64;
 /// Statistics in a cluster, with a cache and a journal in this process.
 pub struct Cluster {
     pub(crate) inner: Arc<ClusterCore>,
+    /// The way by which cells are erased.
+    eraser: Mutex<Option<WireClient>>,
 }
 
 impl fmt::Debug for Cluster {
@@ -152,7 +157,12 @@ impl Cluster {
                 .await;
             }
         }));
-        Ok(Cluster { inner })
+        Ok(Cluster { inner, eraser: Mutex::default() })
+    }
+
+    /// Says by which way cells are erased, which goes through all of the cluster's names.
+    pub fn erase_by(&self, wire: &WireClient) {
+        *self.eraser.lock() = Some(wire.clone());
     }
 
     /// The catalog in force.
@@ -380,6 +390,29 @@ impl Ledger for Cluster {
         let world = ClusterCatalog::new(catalog, Some(&before), self.inner.partitions)?;
         *self.inner.catalog.write() = Arc::new(world);
         Ok(())
+    }
+
+    /// Sends before what this node has counted. Additions that other nodes had not sent by then make new cells.
+    fn erase<'a>(
+        &'a self,
+        shingles: &'a HashSet<Shingle>,
+        pretend: bool,
+        _is_over: CancellationCheck<'a>,
+    ) -> LedgerFuture<'a, ErasedKeys> {
+        Box::pin(async move {
+            let inner = &self.inner;
+            inner.kick.notify(1);
+            inner.environment.sleep(inner.settings.flush_every * 2).await;
+            let wire = self.eraser.lock().clone();
+            let wire = wire.ok_or_else(|| LedgerError::Unreachable {
+                why: "nothing was said of how cells are erased".into(),
+            })?;
+            let (of, shingles) = (wire.clone(), shingles.clone());
+            let erased = wire.run(async move { erase(&of, &shingles, pretend, &mut |_| ()).await }).await;
+            let keys =
+                erased.map_err(|failure| LedgerError::Unreachable { why: failure.to_string().into() })?;
+            Ok(ErasedKeys { keys, ..ErasedKeys::default() })
+        })
     }
 
     fn maintain(&self, now: Time) -> Result<(), LedgerError> {

@@ -17,11 +17,11 @@ use crate::wire::{CellName, NameScan, WireClient};
 ///
 /// # Errors
 /// What the cluster answered last, or that slots were moved meanwhile. Some of the cells may be gone; it can be repeated.
-pub async fn erase(
+pub async fn erase<T: FnMut(u64) + ?Sized>(
     wire: &WireClient,
     shingles: &HashSet<Shingle>,
     pretend: bool,
-    tell: &mut dyn FnMut(u64),
+    tell: &mut T,
 ) -> Result<u64, RemoteError> {
     let mut scan = NameScan::begin(wire, None).await?;
     let mut found = BTreeSet::<(Partition, CellName)>::new();

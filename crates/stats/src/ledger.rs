@@ -1,12 +1,13 @@
 //! The [`Ledger`] trait: reading and adding statistics, whatever their home.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use event::{Key, Kind, Space, Span, Time};
+use event::{Key, Kind, Shingle, Space, Span, Time};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
@@ -578,6 +579,17 @@ pub enum LedgerError {
     Thread(std::io::Error),
 }
 
+/// The report of what [`Ledger::erase`] took away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ErasedKeys {
+    /// Keys that had statistics.
+    pub keys: u64,
+    /// Marks of exact distinct counts, of these keys as owners and as values.
+    pub marks: u64,
+    /// Files that cannot be read whole, and may still have images of them.
+    pub damaged: u64,
+}
+
 /// A figure of a home's own work, for metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerMetric {
@@ -632,6 +644,20 @@ pub trait Ledger: Send + Sync {
     /// # Errors
     /// [`LedgerError::Catalog`] if a kind number would change its meaning; the store's. The old catalog then stays.
     fn set_catalog(&self, catalog: Catalog) -> Result<(), LedgerError>;
+
+    /// Takes away all that is kept of keys of some shingles, whatever their kind and space, marks of distinct values of these
+    /// shingles among them, while requests go on: what is added meanwhile begins anew. Admission forgets that it has sighted
+    /// them. With `pretend` they are only counted. May take long, and blocks. It asks `is_over` now and then whether to go on;
+    /// ended, or after a crash, it is to be begun again.
+    ///
+    /// # Errors
+    /// [`LedgerError::Stopped`]; the store's, or what keeps the cluster from answering.
+    fn erase<'a>(
+        &'a self,
+        shingles: &'a HashSet<Shingle>,
+        pretend: bool,
+        is_over: CancellationCheck<'a>,
+    ) -> LedgerFuture<'a, ErasedKeys>;
 
     /// Writes what is dirty, lets go of what has expired at `now`, and tidies the disk a little. To be called on an
     /// interval, from a thread that may block. What has expired is gone even if a later `now` is earlier.

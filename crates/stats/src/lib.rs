@@ -46,7 +46,7 @@ pub use kind::windows::{CounterAmounts, Layout, TimelineBucket};
 pub use kind::{Addition, CellPlan, Measure, ObservationContext, Origin, StatisticChange, limit};
 pub use layout::{CellShape, LayoutError, Tier, TierError};
 pub use ledger::{
-    CancellationCheck, DedupeMark, Ledger, LedgerCensus, LedgerError, LedgerFuture, LedgerMetric,
+    CancellationCheck, DedupeMark, ErasedKeys, Ledger, LedgerCensus, LedgerError, LedgerFuture, LedgerMetric,
     Observation, ObserveOutcome, ObserveOutcomes, ObserveRequest, Quality, Reading, ReadingHead, ReadingView,
     Readings, Timeline,
 };

@@ -245,6 +245,20 @@ impl Sketch {
         counters(place.counters).map(|(word, shift)| count(&words[word], shift)).min().unwrap_or(0) as u32
     }
 
+    /// Forgets all sightings of a hash. Others that share counters with it may be taken for seen less often than they were, by as
+    /// much as all of their counters are shared.
+    pub fn forget_hash(&self, shard: usize, hash: u64) {
+        let (shard, place) = (self.shard(shard), self.place(hash));
+        let CounterLine(generations) = &self.lines[self.line_of(shard, place)];
+        for (words, (word, shift)) in
+            generations.iter().flat_map(|words| counters(place.counters).map(move |counter| (words, counter)))
+        {
+            let before = words[word].load(Relaxed);
+            words[word].store(before & !(15 << shift), Relaxed);
+        }
+        self.shards[shard].has_changed.store(true, Relaxed);
+    }
+
     /// The place of a hash's count, in any shard.
     pub fn place(&self, hash: u64) -> SketchPlace {
         // Hashes of a shard may share their leading bits: a multiplication brings the others up (Fibonacci hashing,

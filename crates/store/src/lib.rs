@@ -10,6 +10,7 @@
 //! `docs/internals/format.md` draws the files.
 
 mod arena;
+mod erasure;
 mod index;
 mod key_hash;
 pub mod log;
@@ -19,6 +20,7 @@ mod shard;
 mod slab;
 mod store;
 
+pub use erasure::StoreErasure;
 pub use index::Vacancy;
 pub use key_hash::KeyHash;
 pub use log::{

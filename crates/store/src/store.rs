@@ -803,6 +803,11 @@ impl ShardGuard<'_> {
         self.shard.load(hash, position, tag, words);
     }
 
+    /// Returns true if somebody is at work on cells of the shard, and none of them may go.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.shard.pins > 0
+    }
+
     pub(crate) fn epoch(&self) -> u64 {
         *self.run.epoch
     }

@@ -235,6 +235,7 @@ fn node(
     let cluster =
         Cluster::open(Arc::new(wire.clone()), Arc::new(device), catalog, settings, Arc::new(threads))?;
     cluster.sweep(&wire, of.sweep);
+    cluster.erase_by(&wire);
     Ok(cluster)
 }
 

@@ -360,6 +360,17 @@ impl WireClient {
         self.inner.has_tables()
     }
 
+    /// Runs a longer call on the runtime, whoever awaits it.
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        call: impl Future<Output = Result<T, RemoteError>> + Send + 'static,
+    ) -> RemoteFuture<'static, Result<T, RemoteError>> {
+        let task = self.runtime.spawn(call);
+        Box::pin(async {
+            task.await.unwrap_or_else(|_| Err(RemoteError::Unreachable("the node is shutting down".into())))
+        })
+    }
+
     /// Runs a call on the runtime; each of `count` things fails if that is gone.
     fn on_runtime<T: Send + 'static>(
         &self,

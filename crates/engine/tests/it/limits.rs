@@ -786,6 +786,15 @@ impl Ledger for Silent {
         Box::pin(async { Ok(Vec::new()) })
     }
 
+    fn erase<'a>(
+        &'a self,
+        _: &'a std::collections::HashSet<event::Shingle>,
+        _: bool,
+        _: stats::CancellationCheck<'a>,
+    ) -> LedgerFuture<'a, stats::ErasedKeys> {
+        Box::pin(async { Ok(stats::ErasedKeys::default()) })
+    }
+
     fn set_catalog(&self, _: Catalog) -> Result<(), LedgerError> {
         Ok(())
     }

@@ -14,10 +14,12 @@
 
 mod apply;
 mod compiled_catalog;
+mod erasure;
 mod import_export;
 mod sketches;
 
 use parking_lot::{Condvar, Mutex, RwLock};
+use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
@@ -36,8 +38,8 @@ use crate::definition::{self, DefinitionRegistry};
 use crate::hottest_keys::HottestKeys;
 use crate::kind::CellPlan;
 use crate::ledger::{
-    CancellationCheck, Ledger, LedgerCensus, LedgerError, LedgerFuture, ObserveOutcomes, ObserveRequest,
-    Timeline,
+    CancellationCheck, ErasedKeys, Ledger, LedgerCensus, LedgerError, LedgerFuture, ObserveOutcomes,
+    ObserveRequest, Timeline,
 };
 use apply::ApplyScratch;
 use compiled_catalog::{CompiledCatalog, DEFINITIONS, OWNER};
@@ -418,6 +420,15 @@ impl Ledger for EmbeddedLedger {
         let new = CompiledCatalog::new(catalog, before.registry.clone(), &self.inner.store, Some(&before))?;
         *self.inner.catalog.write() = Arc::new(new);
         Ok(())
+    }
+
+    fn erase<'a>(
+        &'a self,
+        shingles: &'a HashSet<Shingle>,
+        pretend: bool,
+        is_over: CancellationCheck<'a>,
+    ) -> LedgerFuture<'a, ErasedKeys> {
+        Box::pin(async move { self.inner.erase(shingles, pretend, is_over) })
     }
 
     fn maintain(&self, now: Time) -> Result<(), LedgerError> {

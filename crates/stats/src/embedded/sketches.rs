@@ -49,6 +49,17 @@ pub(super) fn may_have(world: &CompiledCatalog, shingles: &std::collections::Has
     })
 }
 
+/// Forgets the sightings of keys of these shingles.
+pub(super) fn forget_shingles(world: &CompiledCatalog, shingles: &std::collections::HashSet<Shingle>) {
+    for planned in &world.plans {
+        let Some(sketch) = &planned.sketch else { continue };
+        for shingle in shingles {
+            let (shard, hash) = KeyHash::of(planned.space.0, planned.kind.0, shingle.0);
+            sketch.forget_hash(hash.part(shard), hash.bits());
+        }
+    }
+}
+
 pub(super) fn memory_bytes(world: &CompiledCatalog) -> u64 {
     each(world).map(|(_, sketch)| sketch.memory_bytes() as u64).sum()
 }
@@ -175,6 +186,11 @@ impl OverflowSketch {
     /// Returns how often a key was seen lately, if there ever was no place for one.
     pub(super) fn estimate(&self, part: usize, hash: u64, time: Time) -> Option<u32> {
         self.sketch.get().map(|sketch| sketch.estimate(part, hash, time))
+    }
+
+    /// Forgets the sightings of a key.
+    pub(super) fn forget_hash(&self, part: usize, hash: u64) {
+        self.sketch.get().into_iter().for_each(|sketch| sketch.forget_hash(part, hash));
     }
 
     pub(super) fn memory_bytes(&self) -> u64 {

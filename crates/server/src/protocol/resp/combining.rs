@@ -185,6 +185,15 @@ mod tests {
             self.home.hottest(of, counter, window, now, limit, is_over)
         }
 
+        fn erase<'a>(
+            &'a self,
+            shingles: &'a std::collections::HashSet<event::Shingle>,
+            pretend: bool,
+            is_over: CancellationCheck<'a>,
+        ) -> LedgerFuture<'a, stats::ErasedKeys> {
+            self.home.erase(shingles, pretend, is_over)
+        }
+
         fn set_catalog(&self, catalog: Catalog) -> Result<(), LedgerError> {
             self.home.set_catalog(catalog)
         }
