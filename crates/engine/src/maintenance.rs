@@ -1,6 +1,6 @@
 //! Housekeeping, snapshots, and the end.
 
-use event::Time;
+use event::{Span, Time};
 use futures_util::future::join;
 use journal::{Journal, JournalError};
 use stats::{LedgerCensus, LedgerError};
@@ -81,8 +81,17 @@ impl Engine {
             renewed.map_err(MaintenanceError::ContentKeys)?;
         }
         match &self.journal {
-            Some(journal) if now.is_some() => Ok(journal.expire(now)?),
-            _ => Ok(()),
+            Some(journal) => {
+                let Some(time) = now else { return Ok(()) };
+                let plan = self.plan();
+                let kept = plan.pipelines.iter();
+                let kept: Vec<(String, Span)> = kept
+                    .filter_map(|pipeline| Some((pipeline.name.clone(), pipeline.journal_keep?)))
+                    .collect();
+                journal.expire_pipelines(&kept, time)?;
+                Ok(journal.expire(now)?)
+            }
+            None => Ok(()),
         }
     }
 

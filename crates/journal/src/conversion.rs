@@ -61,7 +61,15 @@ impl JournalCore {
                     self.rotated.wait(&mut state);
                 }
             };
-            let versions = self.state.lock().versions(&file);
+            let alone = self.rewriting.lock();
+            // It may have become columns meanwhile, by being written anew for another reason.
+            let (versions, is_there) = {
+                let state = self.state.lock();
+                (state.versions(&file), state.segments.iter().any(|segment| segment.is(&file)))
+            };
+            if !is_there {
+                continue;
+            }
             let converted = convert(&file, versions, &|| self.state.lock().closing);
             if let Err(error) = &converted {
                 tracing::warn!(%error, segment = file.name(), "stays as rows");
@@ -70,6 +78,7 @@ impl JournalCore {
                 Ok(None) => return,
                 Ok(Some(summary)) => self.replace(&file, summary),
                 Err(JournalError::Io { error, .. }) if disk::is_lack(&error) => {
+                    drop(alone);
                     let waiting = |state: &mut JournalState| !state.closing;
                     self.rotated.wait_while_for(&mut self.state.lock(), waiting, PATIENCE);
                 }

@@ -9,10 +9,14 @@ use event::{Shingle, Time};
 
 use super::columns::{self, ColumnarSegment, ColumnsFormat};
 use super::file::JournalFile;
-use super::files::{self, segments_on};
+use super::files::{self, SegmentBlocks, segments_on};
 use super::manifest::JournalManifest;
+use super::rewriting::RewriteOutcome;
 use super::segment::{self, BlockExtent};
-use super::{JournalArchive, JournalError, Record, ReportRecord, io_error, segment_error};
+use super::{
+    DecisionRow, Journal, JournalArchive, JournalError, Record, ReportRecord, SkippedData, io_error,
+    segment_error,
+};
 use crate::id::RecordId;
 
 /// The counts of the records that were taken out.
@@ -68,6 +72,87 @@ pub fn erase(
     device.sync_names().map_err(io_error(directory))?;
     JournalManifest::recount(&device)?;
     Ok(erased)
+}
+
+/// The report of what [`Journal::erase`] took out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JournalErasure {
+    /// Decisions and feedback.
+    pub records: ErasedRecords,
+    /// Segments that cannot be read whole, and may still have some.
+    pub damaged: u64,
+    /// True if it was ended before all was done.
+    pub is_ended: bool,
+}
+
+impl Journal {
+    /// Takes out of an open journal what [`erase`] takes out of one that nobody has open, as far as it was logged by now. Segments
+    /// that have any are written anew one by one, by columns, with their age; decisions are made and logged meanwhile. `each`
+    /// hears of the decisions that go, `tell` of the segments that are looked through, and of how many there are. With `pretend`
+    /// nothing is changed. Blocks; takes memory for a block, and some bytes for each decision that is taken out.
+    ///
+    /// # Errors
+    /// What cannot be read or written. It is to be begun again then, as after a crash.
+    pub fn erase(
+        &self,
+        shingles: &HashSet<Shingle>,
+        pretend: bool,
+        each: &mut dyn FnMut(&DecisionRow),
+        tell: &mut dyn FnMut(u64, u64),
+        stop: &dyn Fn() -> bool,
+    ) -> Result<JournalErasure, JournalError> {
+        self.close_newest()?;
+        let mut erased = JournalErasure::default();
+        let firsts = self.shared.firsts();
+        // Each is looked through, and some are written.
+        let (mut done, all) = (0, firsts.len() as u64);
+        let mut decisions: HashSet<RecordId> = HashSet::new();
+        let mut touched = Vec::new();
+        for first in firsts {
+            let Some(file) = self.shared.file_of(first) else { continue };
+            let (mut has_any, mut skipped) = (false, SkippedData::default());
+            for block in SegmentBlocks::open(&file, false)?.into_iter().flat_map(SegmentBlocks::forwards) {
+                for (id, record) in skipped.records(block)? {
+                    let is_gone = match &record {
+                        Record::Decision(row)
+                            if row.keys.iter().any(|key| shingles.contains(&key.shingle)) =>
+                        {
+                            erased.records.decisions += 1;
+                            decisions.insert(id);
+                            each(row);
+                            true
+                        }
+                        record => {
+                            let is_gone = is_feedback(record, &decisions, shingles);
+                            erased.records.feedback += u64::from(is_gone);
+                            is_gone
+                        }
+                    };
+                    has_any |= is_gone;
+                }
+                if stop() {
+                    return Ok(JournalErasure { is_ended: true, ..erased });
+                }
+            }
+            erased.damaged += u64::from(!skipped.is_empty());
+            has_any.then(|| touched.push(first));
+            done += 1;
+            tell(done, all);
+        }
+        if pretend {
+            return Ok(erased);
+        }
+        let goes = |record: &(RecordId, Record)| {
+            decisions.contains(&record.0) || is_feedback(&record.1, &decisions, shingles)
+        };
+        for first in touched {
+            match self.shared.rewrite(first, &goes, stop)? {
+                RewriteOutcome::Stopped => return Ok(JournalErasure { is_ended: true, ..erased }),
+                RewriteOutcome::Damaged | RewriteOutcome::Untouched | RewriteOutcome::Rewritten(_) => {}
+            }
+        }
+        Ok(erased)
+    }
 }
 
 /// Takes these decisions, the feedback on them, and what was said by these reporters out of a file by columns, and returns the

@@ -30,6 +30,8 @@ mod manifest;
 mod ranked;
 mod record;
 mod repair;
+mod retention;
+mod rewriting;
 #[cfg(test)]
 mod samples;
 mod segment;
@@ -57,7 +59,7 @@ pub use block::{Block, BlockInfo};
 pub use bloom::BloomFilter;
 pub use decision_source::DecisionSource;
 pub use encoding::{DecisionHead, DecisionOutcome};
-pub use erasure::{ErasedRecords, erase, erase_of_file};
+pub use erasure::{ErasedRecords, JournalErasure, erase, erase_of_file};
 use file::JournalFile;
 use files::{NewestFirstIter, segments_on};
 pub use format::{DamagedStretch, SegmentError};
@@ -175,6 +177,8 @@ struct JournalCore {
     /// The list of the segments that there are, as it was last written. No request takes this lock: it is held while that is
     /// written.
     manifest: Mutex<JournalManifest>,
+    /// Held while a segment is written anew, so that nobody else does it at the same time. No request takes this lock, either.
+    rewriting: Mutex<()>,
     /// Wakes the writer.
     wake: Condvar,
     /// Wakes the thread that turns closed segments into columns.
@@ -200,6 +204,8 @@ struct JournalState {
     syncs_done: u64,
     /// The writer is to begin a new segment, whatever is in the newest.
     is_closing_newest: bool,
+    /// The longest time for which rows of a pipeline are kept, where that is longer than the rest.
+    keep_max: Option<Span>,
     /// Segments are uploaded, and do not become too old before that; how it went.
     upload: Option<UploadCounters>,
     closing: bool,
@@ -216,6 +222,10 @@ struct SegmentFile {
     versions: Option<Vec<String>>,
     /// True if the segment was uploaded.
     is_uploaded: bool,
+    /// True if rows were erased of it since somebody began to upload it.
+    is_erased: bool,
+    /// The latest arrival of each pipeline's rows, once somebody has asked.
+    pipelines: Option<BTreeMap<String, Time>>,
 }
 
 impl SegmentFile {
@@ -285,6 +295,8 @@ impl Journal {
                 stays: false,
                 versions: None,
                 is_uploaded: false,
+                is_erased: false,
+                pipelines: None,
             })
             .collect();
         let found = JournalManifest::read(&*device)?;
@@ -323,6 +335,7 @@ impl Journal {
             durability,
             state: Mutex::new(state),
             manifest: Mutex::new(manifest),
+            rewriting: Mutex::default(),
             wake: Condvar::new(),
             rotated: Condvar::new(),
             written: Signal::new(),
@@ -487,6 +500,7 @@ impl Journal {
             let removed = {
                 let mut state = self.shared.state.lock();
                 let Options { keep, keep_bytes, rotate, .. } = self.shared.options;
+                let keep = state.keep_max.map_or(keep, |longest| longest.max(keep));
                 let [oldest, _, ..] = &state.segments[..] else { return Ok(()) };
                 let too_old = now.is_some_and(|now| oldest.newest(rotate) < now - keep);
                 let too_old = too_old && (oldest.is_uploaded || state.upload.is_none());
@@ -633,6 +647,8 @@ impl Journal {
     /// links where the file system can; of the newest segment the whole blocks are copied. Blocks.
     pub fn snapshot(&self, target: &Path) -> Result<(), JournalError> {
         self.sync()?;
+        // A segment that is written anew meanwhile would be cut where the old one ended.
+        let _alone = self.shared.rewriting.lock();
         let segments =
             self.shared.state.lock().segments.iter().map(|it| (it.file.clone(), it.summary.bytes)).collect();
         self.shared.note_segments(None)?;

@@ -82,6 +82,11 @@ impl JournalManifest {
         }
     }
 
+    /// Says that a segment has at least so many records, and no more than that is known.
+    pub(super) fn set(&mut self, first: RecordId, records: u64) {
+        self.0.segments.insert(first.to_string(), records);
+    }
+
     /// The segments that there should be, by their first ids, and how many records each has at least.
     pub(super) fn segments(&self) -> impl Iterator<Item = (RecordId, u64)> {
         self.0.segments.iter().filter_map(|(first, records)| Some((first.parse().ok()?, *records)))

@@ -225,6 +225,9 @@ impl Journal {
             versions: Vec::new(),
             skipped: SkippedData::default(),
         };
+        let mut state = self.shared.state.lock();
+        state.segments.iter_mut().filter(|it| it.first == segment.first).for_each(|it| it.is_erased = false);
+        drop(state);
         let Some(blocks) = SegmentBlocks::open(&file, false)? else { return Ok(None) };
         for block in blocks.forwards() {
             if let Some(block) = split.skipped.pass(block)? {

@@ -48,7 +48,8 @@ impl Journal {
     /// Says that a segment was uploaded, or had been; with how many bytes, if that was now.
     pub fn note_upload(&self, first: RecordId, bytes: Option<u64>) {
         let mut state = self.shared.state.lock();
-        state.segments.iter_mut().filter(|it| it.first == first).for_each(|it| it.is_uploaded = true);
+        let named = state.segments.iter_mut().filter(|it| it.first == first);
+        named.for_each(|it| it.is_uploaded = !it.is_erased);
         if let (Some(bytes), Some(upload)) = (bytes, &mut state.upload) {
             upload.segments += 1;
             upload.bytes += bytes;

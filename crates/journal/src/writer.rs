@@ -308,6 +308,8 @@ impl JournalCore {
                     stays: false,
                     versions: Some(Vec::new()),
                     is_uploaded: false,
+                    is_erased: false,
+                    pipelines: None,
                 };
                 self.state.lock().segments.push(segment);
                 self.rotated.notify_one();

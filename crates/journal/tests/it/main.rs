@@ -1,4 +1,5 @@
 //! Integration tests of the journal, one module a concern.
 
 mod full;
+mod rewriting;
 mod simulated;

@@ -145,6 +145,7 @@ impl<'a> PipelineDraft<'a> {
                 feedback: BTreeMap::new(),
                 reports: None,
                 journal_content,
+                journal_keep: document.top().span("journal_keep"),
             },
             statistics: Table::default(),
             statistic_of: Table::default(),

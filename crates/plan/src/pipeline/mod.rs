@@ -160,6 +160,8 @@ pub struct Pipeline {
     pub models: Vec<ModelPlan>,
     /// The journal's treatment of what events bring.
     pub journal_content: JournalContent,
+    /// The age at which its decisions leave the journal, if that is not the journal's own.
+    pub journal_keep: Option<Span>,
     /// Challenges for events on which they are decided.
     pub challenge: Option<ChallengePlan>,
     /// Tokens of forms.

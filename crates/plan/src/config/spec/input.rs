@@ -62,6 +62,12 @@ pub(super) const TOP: Section = Section {
             "Texts, lists, addresses and bytes of events in the journal: as they are (`plain`), encrypted by a key in `content.keys` of the data directory, which is not the secret (`encrypted`), or not at all (`none`). Without it: `plain`. See [personal-data.md](../operating/personal-data.md)",
         ),
         setting(
+            "journal_keep",
+            SettingType::Span,
+            None,
+            "Age at which the pipeline's decisions leave the journal, in place of `keep` of `[journal]`: earlier or later than those of other pipelines. See [personal-data.md](../operating/personal-data.md#retention)",
+        ),
+        setting(
             "unknown",
             SettingType::Choice(&["error", "warn", "ignore"]),
             Some("\"warn\""),
