@@ -386,6 +386,38 @@ impl BanList {
         lifted
     }
 
+    /// Returns the number of labels on values that are meant.
+    pub(crate) fn count_values(&self, is_meant: impl Fn(&str) -> bool) -> u64 {
+        let (mut count, mut rest) = (0, Some(0..=self.table.lock().last));
+        while rest.is_some() {
+            let page = self.page(&mut rest, Time(i64::MIN));
+            count += page.iter().filter(|told| is_meant(&told.value)).count() as u64;
+        }
+        count
+    }
+
+    /// Takes labels off all values that are meant, and writes the file anew without them; answers how many. Who polls is told that
+    /// they are gone.
+    ///
+    /// # Errors
+    /// What the system says. The labels are off all the same.
+    pub(crate) fn erase_values(&self, is_meant: impl Fn(&str) -> bool) -> io::Result<usize> {
+        let (mut erased, mut rest) = (0, Some(0..=self.table.lock().last));
+        while rest.is_some() {
+            for told in self.page(&mut rest, Time(i64::MIN)) {
+                erased += if is_meant(&told.value) { self.lift(&told.value) } else { 0 };
+            }
+        }
+        if erased > 0
+            && let Some(log) = &self.file
+        {
+            let path = log.lock().path.clone();
+            let new = self.write(&path)?;
+            *log.lock() = new;
+        }
+        Ok(erased)
+    }
+
     /// Returns what holds of a value, in the order in which it was put on.
     pub fn of_value(&self, value: &str, now: Time) -> Vec<Ban> {
         let table = self.table.lock();

@@ -16,6 +16,7 @@ mod content_keys;
 mod decision_counts;
 mod directory;
 mod drift;
+mod erasure;
 mod error;
 mod explanation;
 pub mod feedback;
@@ -69,6 +70,7 @@ pub use directory::snapshot::RestoreError;
 pub use directory::verification::{DirectoryPart, DirectoryVerification, Repairs};
 pub use directory::{Directory, DirectoryError, LooseModes, Missing, NumberAllotment};
 pub use drift::{CalibrationDrift, PromiseDrift};
+pub use erasure::{ErasureFailure, ErasureOrder, ErasureOutcome, ErasurePhase, ErasureProgress};
 pub use error::{DecisionLookupError, EngineOpenError, NumberError, PieceError, UnknownName};
 pub use explanation::{
     ExplainedChallenge, ExplainedClassifier, ExplainedKey, ExplainedLimit, ExplainedModel, ExplainedNearMiss,

@@ -16,6 +16,7 @@ use crate::core::blocking::blocking;
 use crate::core::certificates::{self, CertificateStore};
 use crate::core::clock::Clock;
 use crate::core::descriptors;
+use crate::core::erasure;
 use crate::core::inherited_sockets::{HTTP, InheritedSocket, InheritedSockets};
 use crate::core::key_cache;
 use crate::core::listener::{BoundListener, ServeError, ShutdownSignal};
@@ -160,6 +161,7 @@ impl Server {
         let lessons = tokio::spawn(exchange_lessons(Arc::clone(&node)));
         let tokens = tokio::spawn(watch_tokens(Arc::clone(&node)));
         let renewal = tokio::spawn(renew_certificates(Arc::clone(&node), certificates));
+        erasure::resume(&node).await;
         let connections = HttpConnections::new();
         tokio::select! {
             () = connection::accept(&listener, &node, &router, &connections, (tls.as_ref(), &stopped)) => {}

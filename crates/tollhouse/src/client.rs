@@ -10,10 +10,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::api::{
     AuditJson, BatchError, BatchLine, ComparisonJson, DecisionJson, DecisionPageJson, DecisionStatisticsJson,
-    ExplanationJson, FeedbackJson, FeedbackLine, FeedbackOutcomeJson, HealthJson, MailReportJson, NodesJson,
-    PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson, ReadingsRequest, ReloadOutcomeJson,
-    ReviewDecisionJson, ReviewJson, ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson,
-    RollbackRequest, RulesJson, SnapshotJson, TimelineJson, TopKeysJson,
+    EraseJson, EraseRequest, ExplanationJson, FeedbackJson, FeedbackLine, FeedbackOutcomeJson, HealthJson,
+    MailReportJson, NodesJson, PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson,
+    ReadingsRequest, ReloadOutcomeJson, ReviewDecisionJson, ReviewJson, ReviewedJson, ReviewsDecisionJson,
+    ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RulesJson, SnapshotJson, TimelineJson, TopKeysJson,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
@@ -314,6 +314,17 @@ impl ApiClient {
     /// Has a copy of the data directory made, beside it.
     pub(crate) fn snapshot(&self) -> Result<SnapshotJson, CallError> {
         self.call(Method::POST, "/v1/snapshots", &[], &[], &[])
+    }
+
+    /// Orders the erasure of keys, or has them counted.
+    pub(crate) fn erase(&self, request: &EraseRequest) -> Result<EraseJson, CallError> {
+        let body = serde_json::to_vec(request).unwrap_or_default();
+        self.call(Method::POST, "/v1/erase", &[], &[("content-type", "application/json")], &body)
+    }
+
+    /// Returns how far the erasure is.
+    pub(crate) fn erasure(&self) -> Result<EraseJson, CallError> {
+        self.get("/v1/erase", &[])
     }
 
     /// Returns the nodes that share the server's statistics.

@@ -306,11 +306,18 @@ impl ReviewQueue {
         }
     }
 
-    /// Takes out the items of events that have a key of these, and writes the others.
+    /// Returns the number of items of events that have a key of these.
+    pub(crate) fn count_of(&self, shingles: &HashSet<Shingle>) -> u64 {
+        let is_meant = |item: &ReviewItem| item.keys.iter().any(|(_, shingle)| shingles.contains(shingle));
+        self.state.lock().table.all().iter().filter(|item| is_meant(item)).count() as u64
+    }
+
+    /// Takes out the items of events that have a key of these, and writes the others. Answers how many went.
     ///
     /// # Errors
     /// The device's.
-    pub(crate) fn erase(&self, shingles: &HashSet<Shingle>) -> io::Result<()> {
+    pub(crate) fn erase(&self, shingles: &HashSet<Shingle>) -> io::Result<u64> {
+        let mut erased = 0;
         {
             let mut state = self.state.lock();
             let is_meant =
@@ -318,9 +325,11 @@ impl ReviewQueue {
             for item in state.table.all().into_iter().filter(|item| is_meant(item)) {
                 state.table.remove(item.id);
                 state.pending.push(store::gone_entry(item.id));
+                erased += 1;
             }
         }
-        self.save()
+        self.save()?;
+        Ok(erased)
     }
 
     /// Lets go of what was decided before a time, or was published and not looked at, and syncs the log or writes images of all.

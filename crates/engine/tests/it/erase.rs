@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use engine::{Directory, Engine, ErasureReport};
+use engine::{Directory, Engine, ErasureFailure, ErasureOutcome, ErasureProgress, ErasureReport};
 use event::Time;
 use journal::verify;
 use plan::{Config, Overrides, Plan};
@@ -80,4 +80,135 @@ fn one_subject_goes_and_all_else_stays() {
     let halves =
         halves.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|it| it == "half"));
     assert_eq!(halves.count(), 0);
+}
+
+#[test]
+fn one_subject_goes_while_the_engine_runs() {
+    let parent = tempfile::tempdir().unwrap();
+    let preset = plan::preset::find("mail").unwrap();
+    let directory = Directory::create(&parent.path().join("data"), &[preset]).unwrap();
+    let (engine, decisions, _) = labelled_mail(&directory);
+    let pieces = |id| {
+        let explained = engine.explain(id).unwrap();
+        explained.keys.into_iter().filter(|key| key.kind == "from").filter_map(|key| key.piece).next()
+    };
+    let senders: Vec<Option<String>> = decisions.iter().map(|decision| pieces(decision.id)).collect();
+    let subject = senders.iter().flatten().next().unwrap().clone();
+    let mut others: Vec<String> =
+        senders.iter().flatten().filter(|name| **name != subject).cloned().collect();
+    others.sort();
+    others.dedup();
+    let in_force = engine.plan();
+    let now = Time::from_seconds(1_780_000_000);
+    let order =
+        |value: &str| engine.erasure_order(&in_force.pipelines[0], [("from", value)].into_iter(), "ann", now);
+    assert!(matches!(order(""), Err(ErasureFailure::Piece(_))));
+    let order = order(&subject).unwrap();
+    let shingles: HashSet<_> = order.keys.iter().map(|(_, shingle)| *shingle).collect();
+    let has = |id| engine.explain(id).unwrap().keys.iter().any(|key| shingles.contains(&key.shingle));
+    let (concerned, rest): (Vec<_>, Vec<_>) =
+        decisions.iter().map(|decision| decision.id).partition(|id| has(*id));
+    let before = known(&engine, "from", &others);
+    let progress = ErasureProgress::default();
+    let erase = |pretend| pollster::block_on(engine.erase(&order, pretend, &progress, &|| false)).unwrap();
+
+    let pretended = erase(true);
+    assert_eq!(pretended.records.decisions, concerned.len() as u64);
+    assert!(concerned.iter().all(|id| engine.explain(*id).is_ok()), "nothing was changed");
+    engine.note_erasure(&order).unwrap();
+    let ended = pollster::block_on(engine.erase(&order, false, &progress, &|| true));
+    assert!(matches!(ended, Err(ErasureFailure::Ended)), "{ended:?}");
+    assert_eq!(engine.pending_erasure().unwrap(), Some(order.clone()), "it goes on at the next start");
+    let erased = erase(false);
+    assert_eq!(engine.pending_erasure().unwrap(), None);
+    assert_eq!((erased.records, erased.damaged), (pretended.records, 0));
+    assert!(erased.statistics.keys > 0 && erased.statistics.keys == pretended.statistics.keys, "{erased:?}");
+    assert_eq!(erase(false), ErasureOutcome::default(), "all is gone");
+    let check = |engine: &Engine| {
+        assert!(concerned.iter().all(|id| engine.explain(*id).is_err()));
+        assert!(rest.iter().all(|id| engine.explain(*id).is_ok()));
+        assert_eq!(known(engine, "from", std::slice::from_ref(&subject)), [None]);
+        assert_eq!(known(engine, "from", &others), before);
+    };
+    check(&engine);
+    engine.close().unwrap();
+    drop(engine);
+    let verified = verify(&directory.journal_path(), None, &mut |_, _| ()).unwrap();
+    assert!(verified.is_sound(), "{verified:?}");
+    // No image in any file comes back.
+    check(&Engine::open(&directory, plan(&directory)).unwrap());
+}
+
+#[test]
+fn bans_and_keys_of_several_fields_go_with_their_subject() {
+    const CONFIG: &str = "
+[[field]]
+name = \"user\"
+type = \"string\"
+[[field]]
+name = \"phone\"
+type = \"string\"
+[[kind]]
+name = \"user\"
+of = \"user\"
+[[kind]]
+name = \"phone\"
+of = \"phone\"
+[[kind]]
+name = \"both\"
+of = [\"user\", \"phone\"]
+[[statistic]]
+name = \"events\"
+keys = [\"user\", \"phone\", \"both\"]
+counts = [\"seen\"]
+windows = [\"1h x 24\"]
+[[distinct]]
+name = \"phones\"
+per = \"user\"
+of = \"phone\"
+window = \"1d\"
+[[distinct]]
+name = \"users\"
+per = \"phone\"
+of = \"user\"
+window = \"1d\"
+[[label]]
+name = \"blocked\"
+of = \"user\"
+keep = \"30d\"
+decision = \"ban\"
+[[rule]]
+name = \"ALL\"
+when = \"distinct('phones', '1d') > 100 || distinct('users', '1d') > 100 || user.seen('1h') > 100 || phone.seen('1h') > 100 || both.seen('1h') > 100\"
+score = 1
+";
+    let parent = tempfile::tempdir().unwrap();
+    let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
+    std::fs::write(directory.config_path(), CONFIG).unwrap();
+    let engine = Engine::open(&directory, plan(&directory)).unwrap();
+    let in_force = engine.plan();
+    let pipeline = &in_force.pipelines[0];
+    let now = Time::from_seconds(1_780_000_000);
+    for (user, phone) in [("ann", "1"), ("ann", "2"), ("bob", "2"), ("bob", "3")] {
+        let text = format!("{{\"user\": \"{user}\", \"phone\": \"{phone}\"}}");
+        let (event, _) = engine.read_json(pipeline, text.as_bytes(), now).unwrap();
+        let prepared = engine.prepare(pipeline, event, now);
+        pollster::block_on(engine.decide(vec![prepared]));
+    }
+    for user in ["ann", "bob"] {
+        let lasts = event::Span::days(1);
+        pollster::block_on(engine.mark(pipeline, "user", "blocked", user, lasts, now)).unwrap();
+    }
+    let order = engine.erasure_order(pipeline, [("user", "ann")].into_iter(), "ann", now).unwrap();
+    let progress = ErasureProgress::default();
+    let erased = pollster::block_on(engine.erase(&order, false, &progress, &|| false)).unwrap();
+    // Her counter, her count of phones, her label; the two keys with her phones.
+    assert_eq!(erased.statistics.keys, 5, "{erased:?}");
+    assert_eq!(erased.statistics.marks, 4, "as owner and as value");
+    assert_eq!((erased.records.decisions, erased.bans), (2, 1));
+    assert_eq!(known(&engine, "user", &["ann".to_owned()]), [None]);
+    assert!(known(&engine, "user", &["bob".to_owned()])[0].is_some());
+    assert!(known(&engine, "phone", &["1".to_owned()])[0].is_some(), "phones are others' too");
+    let labels = std::fs::read_to_string(directory.path().join("labels.ndjson")).unwrap();
+    assert!(!labels.contains("ann") && labels.contains("bob"), "{labels}");
 }

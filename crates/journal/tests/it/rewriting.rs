@@ -28,7 +28,7 @@ fn open(directory: &Path) -> Journal {
         preset: None,
         models: Vec::new(),
     };
-    ["v-mail", "v-web"].into_iter().for_each(|version| journal.describe(version, &description, "").unwrap());
+    ["vmail", "vweb"].into_iter().for_each(|version| journal.describe(version, &description, "").unwrap());
     journal
 }
 
@@ -46,7 +46,7 @@ fn decision(pipeline: &str, minutes: i64, shingle: u64) -> (RecordId, Time, Reco
     };
     let row = DecisionRow {
         pipeline: pipeline.to_owned(),
-        version: format!("v-{pipeline}"),
+        version: format!("v{pipeline}"),
         event_id: None,
         time,
         arrival: time,

@@ -10,6 +10,7 @@ pub(crate) mod challenges;
 pub(crate) mod clock;
 pub(crate) mod deadline;
 pub(crate) mod descriptors;
+pub(crate) mod erasure;
 pub mod framing;
 pub(crate) mod grant;
 #[cfg(feature = "grpc")]

@@ -21,6 +21,7 @@ use crate::core::audit_trail::AuditTrail;
 use crate::core::auth_failures::AuthFailures;
 use crate::core::clock::Clock;
 use crate::core::descriptors::DescriptorBudget;
+use crate::core::erasure::ErasureJobs;
 use crate::core::grant::RequestGrant;
 #[cfg(feature = "grpc")]
 use crate::core::grpc::GrpcResources;
@@ -108,6 +109,8 @@ pub(crate) struct Node {
     pub(crate) audit: AuditTrail,
     /// The sessions of browsers that look at the console.
     pub(crate) viewers: ViewerSessions,
+    /// The erasure that is at work.
+    pub(crate) erasures: ErasureJobs,
     /// The decisions of the last hour.
     pub(crate) traffic: TrafficHistory,
     stopping: AtomicBool,
@@ -177,6 +180,7 @@ impl Node {
             people,
             audit,
             viewers: ViewerSessions::default(),
+            erasures: ErasureJobs::default(),
             traffic: TrafficHistory::default(),
             stopping: AtomicBool::new(false),
             started: Instant::now(),

@@ -11,8 +11,9 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::{
-    BanError, DecisionLookupError, DecisionSearchError, FeedbackError, KeyStatisticsError, PieceError,
-    ReloadError, ReviewError, ReviewKeyError, SnapshotError, SyncError, UnknownName,
+    BanError, DecisionLookupError, DecisionSearchError, DirectoryError, ErasureFailure, FeedbackError,
+    KeyStatisticsError, PieceError, ReloadError, ReviewError, ReviewKeyError, SnapshotError, SyncError,
+    UnknownName,
 };
 use journal::JournalError;
 use stats::LedgerError;
@@ -210,6 +211,25 @@ impl From<SyncError> for HttpFailure {
 impl From<UnknownName> for HttpFailure {
     fn from(UnknownName { what, name, help }: UnknownName) -> HttpFailure {
         UNKNOWN_NAME.failure(format!("there is no {what} `{}`", shown(&name))).help(help)
+    }
+}
+
+impl From<ErasureFailure> for HttpFailure {
+    fn from(error: ErasureFailure) -> HttpFailure {
+        match error {
+            ErasureFailure::Unknown(error) => error.into(),
+            ErasureFailure::Piece(error) => error.into(),
+            ErasureFailure::Count(_) => INVALID_PARAMETER.failure(format!("keys: {error}")),
+            ErasureFailure::Journal(error) => error.into(),
+            ErasureFailure::Ledger(error) => error.into(),
+            ErasureFailure::Directory(_) | ErasureFailure::Ended => internal(&error),
+        }
+    }
+}
+
+impl From<DirectoryError> for HttpFailure {
+    fn from(error: DirectoryError) -> HttpFailure {
+        internal(&error)
     }
 }
 

@@ -4,7 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+<<<<<<< HEAD
 use engine::{Impact, SharedModelState};
+=======
+use axum::body::Bytes;
+use axum::http::{Method, StatusCode};
+>>>>>>> b495aa06 (Erase what is known of somebody while the server runs)
 use journal::NodeNumber;
 use tokio::time::sleep;
 
@@ -144,6 +149,29 @@ impl Node {
         let owner = owner?;
         let peer = self.peers.other(&self.engine, owner)?;
         Some(self.ask_node(owner, peer, request).await)
+    }
+
+    /// Asks all other nodes that share this one's statistics to erase what they have, by the body of an order. Returns those that
+    /// have begun it, and those that have not: they are away, or refuse it.
+    pub(crate) async fn erase_elsewhere(&self, body: &Bytes) -> (Vec<String>, Vec<String>) {
+        let (mut asked, mut missing) = (Vec::new(), Vec::new());
+        let Some(own) = self.engine.node_register().map(|register| register.number()) else {
+            return (asked, missing);
+        };
+        for (number, peer) in self.peers.nodes().into_iter().filter(|(number, _)| *number != own) {
+            let name = format!("{} ({})", number.get(), peer.entry.name);
+            let request = NodeRequest {
+                method: Method::POST,
+                target: "/v1/erase".to_owned(),
+                content_type: Some("application/json"),
+                body: body.clone(),
+            };
+            match self.ask_node(number, peer, request).await {
+                Ok(answer) if answer.status == StatusCode::ACCEPTED => asked.push(name),
+                _ => missing.push(name),
+            }
+        }
+        (asked, missing)
     }
 
     async fn ask_node(

@@ -15,6 +15,7 @@ mod decide;
 mod decisions;
 mod dovecot;
 mod envoy;
+mod erase;
 mod feedback;
 mod forms;
 mod forward;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 71] = [
+pub(crate) const ROUTES: [(&str, &str); 73] = [
     ("delete", "/v1/bans"),
     ("delete", "/v1/sessions/{id}"),
     ("get", "/"),
@@ -27,6 +27,7 @@ pub(crate) const ROUTES: [(&str, &str); 71] = [
     ("get", "/v1/decisions/statistics"),
     ("get", "/v1/decisions/stream"),
     ("get", "/v1/decisions/{id}"),
+    ("get", "/v1/erase"),
     ("get", "/v1/gate/{name}/{step}"),
     ("get", "/v1/keys"),
     ("get", "/v1/limits"),
@@ -51,6 +52,7 @@ pub(crate) const ROUTES: [(&str, &str); 71] = [
     ("post", "/v1/check"),
     ("post", "/v1/decide"),
     ("post", "/v1/decide/batch"),
+    ("post", "/v1/erase"),
     ("post", "/v1/feedback"),
     ("post", "/v1/feedback/batch"),
     ("post", "/v1/forms"),

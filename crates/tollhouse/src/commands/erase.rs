@@ -2,19 +2,22 @@
 
 use std::collections::HashSet;
 use std::str::FromStr;
+use std::time::Duration;
 
 use engine::{EraseError, ErasureReport, StatisticsExchangeError};
 use event::Shingle;
 use indicatif::HumanCount;
 use serde::Serialize;
+use server::api::{EraseJson, EraseKeyJson, EraseRequest};
 
 use crate::audit::note;
+use crate::client::ApiClient;
 #[cfg(feature = "cluster")]
 use crate::cluster_home;
 use crate::console::{Output, Progress, help, say};
 use crate::exit::{CommandError, Exit};
 use crate::object_journal::JournalOption;
-use crate::options::{EngineOptions, JsonOption, stopped};
+use crate::options::{EngineOptions, JsonOption, ServerOptions, stopped};
 
 /// Erase what is known of somebody: statistics of keys, and the decisions on events that had them
 #[derive(clap::Args)]
@@ -24,12 +27,14 @@ Examples:
   tollhouse erase --data ./data --key from=ann@example.com --key client_ip=192.0.2.7
   tollhouse erase --data ./data --pipeline web --key user=ann --json
   tollhouse erase --data ./data --key from=ann@example.com --journal s3://bucket/decisions
+  tollhouse erase --server http://127.0.0.1:8377 --key from=ann@example.com
 
 KIND sets how the value is normalised; a key of several fields is written 'KIND=[\"ann\",\"phone-7\"]',
 and erased only so. Erased are the keys of that piece in every kind and pipeline, and every decision
-on an event that had one, with its feedback. No server may run on the directory.
-Remove older snapshots: they keep what they have. With a cluster, erase on every node: statistics go
-there, decisions here. With --journal also what all nodes have uploaded there: last of all.")]
+on an event that had one, with its feedback. No server may run on the directory: ask it with --server,
+and all nodes of its cluster erase what they have. Remove older snapshots: they keep what they have.
+Without --server, erase on every node of a cluster: statistics go there, decisions here. With --journal
+also what all nodes have uploaded there: last of all.")]
 pub(crate) struct EraseArgs {
     /// Keys to erase: a kind of the configuration, and a value as events have it
     #[arg(long, value_name = "KIND=VALUE", required = true)]
@@ -40,6 +45,8 @@ pub(crate) struct EraseArgs {
     /// Show how much there is, and erase nothing
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    server: ServerOptions,
     #[command(flatten)]
     journal: JournalOption,
     #[command(flatten)]
@@ -83,7 +90,77 @@ struct UploadedLine {
     feedback: u64,
 }
 
+/// The time between two looks at what a server does.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Has a server erase, and waits for that.
+fn ask(args: &EraseArgs, client: &ApiClient) -> Result<Exit, CommandError> {
+    let mut out = Output::new(args.json.json);
+    let keys = args.key.iter();
+    let keys = keys.map(|key| EraseKeyJson { kind: key.kind.clone(), value: key.value.clone() }).collect();
+    let request = EraseRequest { pipeline: args.pipeline.clone(), keys, dry_run: args.dry_run };
+    let ordered = client.erase(&request)?;
+    let progress = Progress::new("segments", None);
+    let mut told = 0;
+    let done = loop {
+        let seen = client.erasure()?;
+        if seen.begun != ordered.begun || seen.keys != ordered.keys {
+            return Err(CommandError::new(
+                "the server was started again: it goes on with the erasure by itself",
+            )
+            .help("`tollhouse audit --action erase` shows when it is done"));
+        }
+        progress.add(seen.segments.saturating_sub(told));
+        told = seen.segments;
+        if seen.state != "running" {
+            break seen;
+        }
+        std::thread::sleep(LOOK);
+    };
+    drop(progress);
+    if let Some(why) = &done.problem {
+        return Err(
+            CommandError::new(why).help("order it again once that is mended: what was erased stays erased")
+        );
+    }
+    if out.is_json() {
+        out.json(&done)?;
+    }
+    out.flush()?;
+    let EraseJson { statistics, marks, decisions, feedback, bans, reviews, .. } = done;
+    say(format_args!(
+        "{} keys, {} marks, {} decisions, {} pieces of feedback, {} bans and {} reviews {}",
+        HumanCount(statistics),
+        HumanCount(marks),
+        HumanCount(decisions),
+        HumanCount(feedback),
+        HumanCount(bans),
+        HumanCount(reviews),
+        if args.dry_run { "would be erased" } else { "erased" }
+    ));
+    if !done.missing.is_empty() {
+        help(format_args!("not asked: {}; order it again once they are there", done.missing.join(", ")));
+    }
+    if done.damaged > 0 {
+        help(format_args!(
+            "{} files are damaged and may have some still: `tollhouse verify` says where",
+            done.damaged
+        ));
+    }
+    if !args.dry_run && !done.snapshots.is_empty() {
+        help(format_args!("snapshots still have them: {}", done.snapshots.join(", ")));
+    }
+    Ok(if done.missing.is_empty() && done.damaged == 0 { Exit::Fine } else { Exit::Found })
+}
+
 pub(crate) fn run(args: EraseArgs) -> Result<Exit, CommandError> {
+    if let Some(client) = args.server.client()? {
+        if args.journal.is_named() {
+            let help = "erase there with `--data` once the server has erased what it has";
+            return Err(CommandError::new("a server erases nothing of what was uploaded").help(help));
+        }
+        return ask(&args, &client);
+    }
     let mut out = Output::new(args.json.json);
     let directory = args.engine.directory()?;
     let plan = args.engine.plan(&directory)?;

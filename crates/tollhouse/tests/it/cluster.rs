@@ -131,6 +131,16 @@ fn a_subject_is_erased_in_a_cluster() {
     assert_eq!(decided(&server, &log(0..100)).len(), 100);
     let busy = data.run(&["erase", "--key", "ip=192.0.2.1"], "");
     assert!(busy.code == 2 && busy.stderr.contains("in use"), "{}", busy.stderr);
+    let ask = |more: &[&str]| {
+        let args = ["erase", "--json", "--key", "ip=192.0.2.2", "--server", &server.url];
+        run(args.into_iter().chain(more.iter().copied()), "").expect(0).json().remove(0)
+    };
+    let would = ask(&["--dry-run"]);
+    assert!(would["statistics"].as_u64().unwrap() > 0 && would["decisions"].as_u64().unwrap() > 0, "{would}");
+    let gone = ask(&[]);
+    assert_eq!([&gone["statistics"], &gone["decisions"]], [&would["statistics"], &would["decisions"]]);
+    let again = ask(&[]);
+    assert_eq!([&again["statistics"], &again["decisions"]], [&Value::from(0), &Value::from(0)]);
     assert_eq!(server.end(Signal::TERM), Some(0));
 
     let before = cells(&data.path());

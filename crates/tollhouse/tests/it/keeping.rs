@@ -352,3 +352,33 @@ fn a_subject_is_erased() {
     let ran = data.run(&["erase", "--key", "form=a"], "").expect(2);
     assert!(ran.stderr.contains("no kind `form`"), "{}", ran.stderr);
 }
+
+#[test]
+fn a_subject_is_erased_by_a_server() {
+    let data = filled();
+    let check = |name| data.run(&["check", "--json", "-"], &again(name)).expect(0).json()[0]["id"].clone();
+    let ids = ["1@example.com", "2@example.com", "3@example.com"].map(check);
+    let server = Server::start(&data.path(), &[]);
+    let erase = |more: &[&str]| {
+        let args = ["erase", "--json", "--key", "from=cheap@example.com", "--server", &server.url];
+        run(args.into_iter().chain(more.iter().copied()), "")
+    };
+    let would = erase(&["--dry-run"]).expect(0).json().remove(0);
+    assert_eq!((&would["state"], &would["decisions"]), (&"done".into(), &3.into()), "{would}");
+    let gone = erase(&[]).expect(0).json().remove(0);
+    assert_eq!((&gone["decisions"], &gone["dry_run"]), (&3.into(), &false.into()), "{gone}");
+    assert!(gone["statistics"].as_u64().unwrap() > 0 && gone["damaged"] == 0, "{gone}");
+    let again = erase(&[]).expect(0).json().remove(0);
+    assert_eq!((&again["decisions"], &again["statistics"]), (&0.into(), &0.into()), "{again}");
+    let wrong = run(["erase", "--key", "form=a", "--server", &server.url], "").expect(2);
+    assert!(wrong.stderr.contains("no kind `form`"), "{}", wrong.stderr);
+    let proof =
+        run(["audit", "--action", "erase.done", "--json", "--server", &server.url], "").expect(0).json();
+    assert_eq!(proof.len(), 2, "{proof:?}");
+    assert!(!proof.iter().any(|entry| entry.to_string().contains("cheap")), "{proof:?}");
+    drop(server);
+    for id in ids {
+        data.run(&["explain", id.as_str().unwrap()], "").expect(2);
+    }
+    data.run(&["verify"], "").expect(0);
+}

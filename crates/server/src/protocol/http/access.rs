@@ -161,6 +161,8 @@ const ROUTES: &[RouteAccess] = &[
     post("/v1/rules/rollback", Rules).asked().audited("rules.rollback"),
     // The node.
     get("/v1/audit", Administer).audited("audit.read"),
+    get("/v1/erase", Administer),
+    post("/v1/erase", Administer).audited("erase"),
     get("/v1/sessions", Administer),
     get("/v1/settings", Administer),
     get("/v1/tokens", Administer),

@@ -11,6 +11,7 @@ mod challenges;
 pub(crate) mod connection;
 mod crowdsec;
 pub(crate) mod decisions;
+mod erasure;
 pub(crate) mod events;
 mod examples;
 pub(crate) mod feedback;
@@ -162,6 +163,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
         .routes(routes!(nodes::nodes))
         .routes(routes!(node::settings))
         .routes(routes!(node::snapshot))
+        .routes(routes!(erasure::erase, erasure::progress))
         .routes(routes!(audit::audit))
         .routes(routes!(audit::tokens))
         .routes(routes!(sessions::begin, sessions::list))

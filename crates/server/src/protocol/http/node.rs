@@ -209,6 +209,8 @@ POST /v1/rules/promote    enforce the candidate
 GET  /v1/rules/comparison how the candidate compares with what is enforced
 GET  /v1/nodes            the nodes that share statistics, and how they are
 POST /v1/snapshots        make a copy of the data directory
+POST /v1/erase            erase what is known of keys: {\"keys\": [{\"kind\": ..., \"value\": ...}]}
+GET  /v1/erase            how far that is, and what came of it
 GET  /v1/audit            the audit log, who did what: ?since=&after=&by=&action=
 GET  /v1/tokens           the tokens: names, scopes, last use
 POST /v1/sessions         begin a session: {\"name\": ..., \"password\": ...}
