@@ -93,7 +93,9 @@ pub use pipeline::features::UnkeyedEvent;
 pub use pipeline::keys::{KEYS_MAX, PreparedEvent};
 pub use pipeline::reputation::{ExplainedReputation, PastScore, ReputationReason};
 pub use pipeline::trainer::TrainingTotal;
-pub use pipeline::{Decision, JOURNAL_UNAVAILABLE, LEDGER_UNAVAILABLE, UNDECIDED};
+pub use pipeline::{
+    Decision, DecisionStage, JOURNAL_UNAVAILABLE, LEDGER_UNAVAILABLE, StageWatcher, UNDECIDED,
+};
 pub use relearning::{KnownModels, LessonCounts, RelearnError, RelearnProgress, RelearnReport};
 pub use reload::{PipelineChange, Proposal, ReloadError, ReloadOutcome, RulesInfo, VersionInfo};
 pub use reputation_ranking::{RankedReputation, ReputationRanking};

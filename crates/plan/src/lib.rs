@@ -48,7 +48,7 @@ pub use listener::{
     BatchStreamPlan, ListenerPlan, MailEnforcement, MailFailureMode, MailPlan, MailReply, Protocol,
     ProtocolPlan, Replies, RespPlan,
 };
-pub use node::{AuditPlan, JournalPlan, NodePlan, ServerPlan, UploadPlan};
+pub use node::{AuditPlan, JournalPlan, NodePlan, ServerPlan, TelemetryPlan, UploadPlan};
 pub use pipeline::authentication::{DnsListMeaning, DnsListPlan, DnsPlan};
 pub use pipeline::candidate::Candidate;
 pub use pipeline::challenge::{CHALLENGE_COST, ChallengePlan, ScriptlessWay};

@@ -43,6 +43,49 @@ pub struct NodePlan {
     pub listeners: Vec<ListenerPlan>,
     /// The audit log.
     pub audit: AuditPlan,
+    /// The collector of traces and metrics, if there is one.
+    pub telemetry: Option<TelemetryPlan>,
+}
+
+/// Settings of what is sent to an OpenTelemetry collector.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TelemetryPlan {
+    /// The URL of the collector, to which `/v1/traces` and `/v1/metrics` are added.
+    pub endpoint: String,
+    /// The value of `Authorization`.
+    pub authorization: Option<String>,
+    /// The share of requests that are traced, of those whose caller has no trace.
+    pub sample: f64,
+    /// The interval at which metrics are sent; `None` for never.
+    pub metrics: Option<Span>,
+}
+
+impl TelemetryPlan {
+    fn compile(document: &Document, problems: &mut ConfigProblems) -> Option<TelemetryPlan> {
+        let view = document.section("telemetry")?;
+        let endpoint = view.str("endpoint")?;
+        let rest = ["http://", "https://"].into_iter().find_map(|scheme| endpoint.strip_prefix(scheme));
+        let is_url = rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+            && endpoint.bytes().all(|byte| byte.is_ascii_graphic());
+        if !is_url {
+            let help = "expected a URL such as `http://127.0.0.1:4318`".to_owned();
+            problems.add(
+                view.origin("endpoint"),
+                format!("`{endpoint}` is no URL of a collector"),
+                Some(help),
+            );
+        }
+        let sample = view.float("sample").unwrap_or_default();
+        if !(0.0..=1.0).contains(&sample) {
+            problems.add(view.origin("sample"), format!("{sample} is no share from 0 to 1"), None);
+        }
+        Some(TelemetryPlan {
+            endpoint: endpoint.to_owned(),
+            authorization: view.str("authorization").map(str::to_owned),
+            sample,
+            metrics: view.span("metrics"),
+        })
+    }
 }
 
 /// Settings of the audit log.
@@ -210,6 +253,7 @@ impl NodePlan {
             },
             listeners: Vec::new(),
             audit: AuditPlan { keep: span("audit", "keep"), keep_bytes: size("audit", "keep_bytes") },
+            telemetry: TelemetryPlan::compile(document, problems),
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::core::node::Node;
 use crate::core::reload::log_reload;
 use crate::core::service_manager::ServiceManager;
 use crate::core::tls::{self, TlsSettings, TlsTerminator};
-use crate::core::{peers, relay};
+use crate::core::{peers, relay, telemetry};
 use crate::protocol;
 use crate::protocol::http;
 use crate::protocol::http::connection::{self, HttpConnections};
@@ -162,6 +162,7 @@ impl Server {
         let tokens = tokio::spawn(watch_tokens(Arc::clone(&node)));
         let renewal = tokio::spawn(renew_certificates(Arc::clone(&node), certificates));
         erasure::resume(&node).await;
+        let exports = tokio::spawn(telemetry::export(Arc::clone(&node)));
         let connections = HttpConnections::new();
         tokio::select! {
             () = connection::accept(&listener, &node, &router, &connections, (tls.as_ref(), &stopped)) => {}
@@ -191,8 +192,10 @@ impl Server {
         peers.abort();
         lessons.abort();
         tokens.abort();
+        exports.abort();
         let of = Arc::clone(&node);
         blocking(move || {
+            telemetry::flush(&of, false);
             of.keep_access(None);
             of.audit.close();
         })

@@ -132,6 +132,34 @@ impl Engine {
         self.conclude(observed).await
     }
 
+    /// Decides as [`Engine::decide`] does, and tells somebody when stages begin and end.
+    pub async fn decide_watched(
+        &self,
+        prepared: Vec<PreparedEvent>,
+        watcher: &dyn StageWatcher,
+    ) -> Vec<Decision> {
+        watcher.begins(DecisionStage::Observe);
+        let mut observed = self.observe_all(prepared).await;
+        watcher.ends(DecisionStage::Observe);
+        watcher.begins(DecisionStage::Judge);
+        score::score(&mut observed);
+        let mut due = PendingEffects::default();
+        let verdicts = self.judge_all(&observed, &mut due);
+        watcher.ends(DecisionStage::Judge);
+        watcher.begins(DecisionStage::Settle);
+        watcher.begins(DecisionStage::Journal);
+        let settled = async {
+            self.carry_out(due).await;
+            watcher.ends(DecisionStage::Settle);
+        };
+        let logged = async {
+            let decisions = self.log(observed, verdicts).await;
+            watcher.ends(DecisionStage::Journal);
+            decisions
+        };
+        join(settled, logged).await.1
+    }
+
     /// Stage 4, with the limits that rules ask for. Statistics that cannot be had are missing then, and say so.
     pub(crate) async fn observe_all(&self, prepared: Vec<PreparedEvent>) -> ObservedBatch {
         let exceptions = self.exceptions();
@@ -370,6 +398,43 @@ impl Engine {
         self.judged.fill(observed.prepared_mut());
         Ok(observed)
     }
+}
+
+/// A stage of a decision that may take time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecisionStage {
+    /// Statistics are read and added.
+    Observe,
+    /// Models and rules judge.
+    Judge,
+    /// The additions that hang on verdicts are made.
+    Settle,
+    /// The decision is logged.
+    Journal,
+}
+
+impl DecisionStage {
+    /// The number of stages.
+    pub const COUNT: usize = 4;
+
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            DecisionStage::Observe => "observe",
+            DecisionStage::Judge => "judge",
+            DecisionStage::Settle => "settle",
+            DecisionStage::Journal => "journal",
+        }
+    }
+}
+
+/// Somebody who is told when stages of a decision begin and end; the engine itself knows no clock.
+pub trait StageWatcher: Send + Sync {
+    /// Hears that a stage begins.
+    fn begins(&self, stage: DecisionStage);
+
+    /// Hears that a stage is at its end.
+    fn ends(&self, stage: DecisionStage);
 }
 
 /// The effects that verdicts ask for, to be done once all events of a batch are judged.

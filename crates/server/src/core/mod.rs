@@ -38,6 +38,7 @@ pub(crate) mod shares;
 pub(crate) mod shutdown;
 pub(crate) mod signature_metrics;
 pub(crate) mod socket;
+pub(crate) mod telemetry;
 pub(crate) mod through;
 pub(crate) mod tls;
 pub(crate) mod tokens;

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use access::{TokenGrant, TokenRefusal};
 use axum::http::HeaderMap;
 use data_encoding::HEXLOWER;
-use engine::{Directory, Engine, FeedbackError, FeedbackInput, FeedbackOutcome, Impact, PreparedEvent};
+use engine::{
+    Decision, Directory, Engine, FeedbackError, FeedbackInput, FeedbackOutcome, Impact, PreparedEvent,
+};
 use event::Time;
 use plan::{ListenerPlan, Pipeline, ServerPlan};
 use sha2::{Digest, Sha256};
@@ -37,6 +39,7 @@ use crate::core::reading_pool::ReadingPool;
 use crate::core::sessions::SessionAuthority;
 use crate::core::shares::{Caller, Share, Shares};
 use crate::core::signature_metrics::SignatureMetrics;
+use crate::core::telemetry::{RequestTrace, Telemetry};
 use crate::core::tls::TlsMetrics;
 use crate::core::tokens::{TokenAuthority, bearer};
 use crate::core::traffic::TrafficHistory;
@@ -109,6 +112,8 @@ pub(crate) struct Node {
     pub(crate) audit: AuditTrail,
     /// The sessions of browsers that look at the console.
     pub(crate) viewers: ViewerSessions,
+    /// The sender of spans and metrics, if there is a collector.
+    pub(crate) telemetry: Option<Telemetry>,
     /// The erasure that is at work.
     pub(crate) erasures: ErasureJobs,
     /// The decisions of the last hour.
@@ -159,7 +164,6 @@ impl Node {
             tls: TlsMetrics::new(metrics.registry()),
             #[cfg(feature = "grpc")]
             grpc: GrpcResources::new(bodies / 2, metrics.registry()),
-            metrics,
             places: Shares::new(plan.requests_max),
             crowded: Refusal::new(crowded),
             queued: Refusal::new(batches.queued()),
@@ -180,6 +184,12 @@ impl Node {
             people,
             audit,
             viewers: ViewerSessions::default(),
+            telemetry: engine
+                .plan()
+                .node
+                .telemetry
+                .as_ref()
+                .map(|plan| Telemetry::new(plan, metrics.registry())),
             erasures: ErasureJobs::default(),
             traffic: TrafficHistory::default(),
             stopping: AtomicBool::new(false),
@@ -187,10 +197,19 @@ impl Node {
             started_at: clock.now(),
             sessions: AtomicI64::new(1),
             rates: RateMeters::default(),
+            metrics,
             settings: plan,
             listeners: engine.plan().node.listeners.clone(),
             engine,
             clock,
+        }
+    }
+
+    /// Decides on events, with a span for each stage if the request is traced.
+    pub(crate) async fn decide(&self, prepared: Vec<PreparedEvent>) -> Vec<Decision> {
+        match RequestTrace::current() {
+            None => self.engine.decide(prepared).await,
+            Some(trace) => self.engine.decide_watched(prepared, &*trace).await,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Preparation of an event until its keys are made, in every protocol.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use content::budget::Cancellation;
 use engine::{EarnedPass, PreparedEvent, UnkeyedEvent};
@@ -10,6 +11,11 @@ use plan::Pipeline;
 use crate::core::deadline::Late;
 use crate::core::node::Node;
 use crate::core::reading_pool;
+use crate::core::telemetry::RequestTrace;
+
+/// The names of the spans of what is done here.
+const READ: &str = "read";
+const KEYS: &str = "keys";
 
 /// An event that a request brought.
 pub(crate) struct SubmittedEvent {
@@ -64,19 +70,26 @@ impl Node {
         lookups: LookupMode,
     ) -> Result<PreparedEvent, Late> {
         if reading_pool::is_brief(&event) {
-            if pipeline.robots.is_none() {
+            let trace = RequestTrace::current();
+            if pipeline.robots.is_none() && trace.is_none() {
                 return Ok(self.engine.prepare(pipeline, event, arrival));
             }
+            let begun = trace.as_ref().map(|_| Instant::now());
             let mut read = self.engine.read(pipeline, event, arrival, &Cancellation::default());
             if lookups == LookupMode::Configured {
                 self.message_lookups.name_robot(&mut read).await;
             }
-            return Ok(self.engine.key(read));
+            trace.iter().zip(begun).for_each(|(trace, begun)| trace.stage(READ, begun));
+            let begun = trace.as_ref().map(|_| Instant::now());
+            let prepared = self.engine.key(read);
+            trace.iter().zip(begun).for_each(|(trace, begun)| trace.stage(KEYS, begun));
+            return Ok(prepared);
         }
         let (raw, bytes) = (event.raw.clone(), reading_pool::bytes(&event));
         let (engine, of) = (Arc::clone(&self.engine), Arc::clone(pipeline));
-        if lookups == LookupMode::None || !self.message_lookups.is_asking() {
-            // Nothing is waited for in between, so one hand-over to another thread is enough.
+        let trace = RequestTrace::current();
+        if trace.is_none() && (lookups == LookupMode::None || !self.message_lookups.is_asking()) {
+            // Nothing is waited for in between, so one hand-over to another thread is enough. A trace tells them apart.
             let prepare = move |cancellation: &Cancellation| {
                 let read = engine.read(&of, event, arrival, cancellation);
                 (!cancellation.is_cancelled()).then(|| engine.key(read))
@@ -84,12 +97,19 @@ impl Node {
             return self.reading.read(bytes, prepare).await?.ok_or(Late);
         }
         let read = move |cancellation: &Cancellation| engine.read(&of, event, arrival, cancellation);
+        let begun = trace.as_ref().map(|_| Instant::now());
         let mut read = self.reading.read(bytes, read).await?;
-        if let Some(raw) = raw {
+        if let (Some(raw), LookupMode::Configured) = (raw, lookups) {
             self.message_lookups.add(&mut read, &raw, &self.reading).await;
         }
-        self.message_lookups.name_robot(&mut read).await;
+        if lookups == LookupMode::Configured {
+            self.message_lookups.name_robot(&mut read).await;
+        }
+        trace.iter().zip(begun).for_each(|(trace, begun)| trace.stage(READ, begun));
         let engine = Arc::clone(&self.engine);
-        self.reading.read(bytes, move |_| engine.key(read)).await
+        let begun = trace.as_ref().map(|_| Instant::now());
+        let prepared = self.reading.read(bytes, move |_| engine.key(read)).await;
+        trace.iter().zip(begun).for_each(|(trace, begun)| trace.stage(KEYS, begun));
+        prepared
     }
 }

@@ -4,12 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-<<<<<<< HEAD
-use engine::{Impact, SharedModelState};
-=======
 use axum::body::Bytes;
 use axum::http::{Method, StatusCode};
->>>>>>> b495aa06 (Erase what is known of somebody while the server runs)
+use engine::{Impact, SharedModelState};
 use journal::NodeNumber;
 use tokio::time::sleep;
 

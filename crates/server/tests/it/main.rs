@@ -43,5 +43,6 @@ mod rules;
 mod spamc;
 mod statistics;
 mod strangers;
+mod telemetry;
 mod tls;
 mod visitors;

@@ -181,6 +181,39 @@ pub(super) const AUDIT: Section = Section {
     ],
 };
 
+pub(super) const TELEMETRY: Section = Section {
+    name: "telemetry",
+    form: SectionForm::Table,
+    node: true,
+    doc: "Traces and metrics for an OpenTelemetry collector, by OTLP over HTTP. See [telemetry.md](../operating/telemetry.md).",
+    settings: &[
+        setting(
+            "endpoint",
+            SettingType::Text,
+            None,
+            "URL of the collector, such as `http://127.0.0.1:4318`. Without it nothing is traced or sent",
+        ),
+        setting(
+            "authorization",
+            SettingType::Secret(1),
+            None,
+            "Value of the header `Authorization` that the collector is sent",
+        ),
+        setting(
+            "sample",
+            SettingType::Float,
+            Some("0.01"),
+            "Share of requests that are traced, from 0 to 1. Of a request with a `traceparent` its caller decides",
+        ),
+        setting(
+            "metrics",
+            SettingType::Interval,
+            Some("\"1m\""),
+            "Interval at which the metrics of `/metrics` are sent, or `off`",
+        ),
+    ],
+};
+
 pub(super) const LISTENER: Section = Section {
     name: "listener",
     form: SectionForm::List("name"),

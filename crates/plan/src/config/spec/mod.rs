@@ -201,6 +201,7 @@ pub(super) static SECTIONS: &[Section] = &[
     listeners::SERVER,
     listeners::TOKEN,
     listeners::AUDIT,
+    listeners::TELEMETRY,
     limits::ENVOY,
     listeners::LISTENER,
 ];

@@ -92,7 +92,7 @@ pub(super) async fn decide(
     body: Bytes,
 ) -> Result<Json<api::DecisionJson>, HttpFailure> {
     let event = params.event(&node, &headers, body, SolutionUse::Open).await?;
-    let decisions = node.engine.decide(vec![event.prepared]).await;
+    let decisions = node.decide(vec![event.prepared]).await;
     DurabilityParam::hold(params.durability, &node, &decisions).await?;
     let decision = decisions.first().ok_or_else(|| INTERNAL.failure("the event was not decided"))?;
     let pass = event.pass.map(api::PassJson::from);
@@ -265,7 +265,7 @@ async fn decide_lines(
         (prepared, read)
     });
     let (prepared, read) = reading.await?;
-    let decisions = node.engine.decide(prepared).await;
+    let decisions = node.decide(prepared).await;
     DurabilityParam::hold(durability, node, &decisions).await?;
     let bad = read.iter().filter(|read| read.is_err()).count();
     node.metrics.bad_lines.inc_by(bad as u64);

@@ -29,6 +29,7 @@ use crate::core::peers::RelayedRequest;
 use crate::core::problem::{FORBIDDEN, HttpFailure, INTERNAL, SLOW_ANSWER, SLOW_REQUEST};
 use crate::core::reading_pool::asked_by;
 use crate::core::shares::Caller;
+use crate::core::telemetry::RequestTrace;
 use crate::core::tokens::names_this_host;
 use crate::core::viewer::{Viewer, asks_for_console};
 use crate::protocol::http::access::{AccessRule, CONTENT_READ, RouteAccess};
@@ -58,13 +59,17 @@ pub(crate) async fn guard(State(node): State<Arc<Node>>, request: Request, next:
     let route = matched.as_ref().map_or(OTHER, MatchedPath::as_str);
     let method = request.method().clone();
     let asked = DecisionRequest::of(request.uri()).map(|asked| (asked, request.uri().clone()));
-    let admitted = admit(&node, route, request, next, started).await;
+    let trace = node.telemetry.as_ref().and_then(|of| of.begin(request.headers(), || node.now()));
+    let admitted = admit(&node, route, request, next, started, trace.clone()).await;
     let response = admitted.unwrap_or_else(|failure| {
         let undecided = asked.and_then(|(asked, uri)| asked.undecided(&node, &uri, &failure));
         undecided.unwrap_or_else(|| failure.into_response())
     });
     let took = started.elapsed();
     node.metrics.answered(route, response.status().as_u16(), took);
+    if let Some(trace) = trace {
+        trace.finish(method.as_str(), route, response.status().as_u16());
+    }
     let (status, micros) = (response.status().as_u16(), took.as_micros() as u64);
     if response.status() == StatusCode::INTERNAL_SERVER_ERROR {
         tracing::error!(%method, route, status, micros, "answered");
@@ -107,6 +112,7 @@ async fn admit(
     mut request: Request,
     next: Next,
     started: Instant,
+    trace: Option<Arc<RequestTrace>>,
 ) -> Result<Response, HttpFailure> {
     let path = request.uri().path();
     let (is_probe, is_batch) = (PROBES.contains(&path), path.starts_with(BATCHES));
@@ -162,6 +168,10 @@ async fn admit(
             });
         }
     };
+    let admitted = trace.as_ref().map(|trace| {
+        trace.stage("admission", started);
+        Instant::now()
+    });
     let takes_body = place.is_some()
         && (caller == Caller::Known || is_asked_by_visitors || is_console || is_login)
         && takes_body(request.method(), route);
@@ -196,11 +206,13 @@ async fn admit(
     } else {
         (Body::empty(), None, Some((parts.headers.clone(), body)))
     };
+    trace.iter().zip(admitted).for_each(|(trace, admitted)| trace.stage("body", admitted));
     relayed.into_iter().for_each(|relayed| _ = parts.extensions.insert(relayed));
     let work = Box::pin(next.run(Request::from_parts(parts, body)));
     let of = Arc::clone(node);
     let work = Box::pin(async move {
-        let response = asked_by(caller, rightly(&of, access, grant, work)).await;
+        let work = asked_by(caller, rightly(&of, access, grant, work));
+        let response = RequestTrace::bound(trace, work).await;
         drop((place, room));
         response
     });

@@ -1,0 +1,210 @@
+//! Traces and metrics for an OpenTelemetry collector (OTLP over HTTP, protocol buffers). Off unless `[telemetry]` names one.
+//!
+//! ```text
+//! request ─► sampled? ─┬─ no: nothing is made
+//!                      └─ yes: spans of its stages ─► queue, bounded ─► each second ─► POST endpoint/v1/traces
+//! page of metrics ─► now and then ─► POST endpoint/v1/metrics
+//! ```
+//!
+//! A request whose caller has a trace is sampled as that is; of the others a share. A collector that does not answer costs spans,
+//! and no request.
+
+mod otlp;
+mod protobuf;
+mod trace;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::http::HeaderMap;
+use event::Time;
+use parking_lot::Mutex;
+use plan::TelemetryPlan;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::registry::Registry;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use self::otlp::TelemetryResource;
+use self::trace::{FinishedSpan, TraceParent};
+use crate::core::blocking::blocking;
+use crate::core::node::Node;
+
+pub(crate) use self::trace::RequestTrace;
+
+/// Most spans that wait to be sent.
+const WAITING_MAX: usize = 8192;
+/// Most spans of one request to the collector.
+const TOGETHER: usize = 1024;
+/// The interval at which spans are sent.
+const EVERY: Duration = Duration::from_secs(1);
+/// The time that a collector has to answer.
+const WITHIN: Duration = Duration::from_secs(5);
+/// Bytes of an answer that are read.
+const ANSWER_BYTES_MAX: u64 = 64 << 10;
+
+/// Spans that wait to be sent.
+#[derive(Debug)]
+pub(crate) struct SpanQueue {
+    waiting: Mutex<Vec<FinishedSpan>>,
+    /// The last number that an id was made of.
+    last: AtomicU64,
+    dropped: Counter,
+}
+
+impl SpanQueue {
+    /// Returns a number that no other has, and nobody guesses in advance; never zero.
+    fn id(&self) -> u64 {
+        // SplitMix64.
+        let mut id = self.last.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        id = (id ^ id >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        id = (id ^ id >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (id ^ id >> 31).max(1)
+    }
+
+    fn push(&self, spans: Vec<FinishedSpan>) {
+        let mut waiting = self.waiting.lock();
+        if waiting.len() + spans.len() > WAITING_MAX {
+            self.dropped.inc_by(spans.len() as u64);
+        } else {
+            waiting.extend(spans);
+        }
+    }
+
+    fn take(&self) -> Vec<FinishedSpan> {
+        let mut waiting = self.waiting.lock();
+        let count = waiting.len().min(TOGETHER);
+        waiting.drain(..count).collect()
+    }
+}
+
+/// The sender of spans and metrics to a collector.
+#[derive(Debug)]
+pub(crate) struct Telemetry {
+    plan: TelemetryPlan,
+    queue: Arc<SpanQueue>,
+    agent: ureq::Agent,
+    /// Numbers below this are sampled.
+    threshold: u64,
+    sent: Counter,
+    failures: Counter,
+}
+
+impl Telemetry {
+    /// Makes what settings ask for.
+    pub(crate) fn new(plan: &TelemetryPlan, registry: &mut Registry) -> Telemetry {
+        let (sent, failures, dropped): (Counter, Counter, Counter) = Default::default();
+        let help = "Spans that the collector has taken";
+        registry.register("tollhouse_telemetry_spans", help, sent.clone());
+        let help = "Requests to the collector that it has not taken";
+        registry.register("tollhouse_telemetry_failures", help, failures.clone());
+        let help = "Spans that were dropped, as the collector does not keep up";
+        registry.register("tollhouse_telemetry_dropped", help, dropped.clone());
+        let mut seed = [0; 8];
+        // Without it ids are those of another start: traces of two starts may be taken for one.
+        let _ = getrandom::fill(&mut seed);
+        let agent = ureq::Agent::config_builder()
+            .timeout_global(Some(WITHIN))
+            .max_redirects(0)
+            .proxy(None)
+            .user_agent(concat!("tollhouse/", env!("CARGO_PKG_VERSION")))
+            .build();
+        Telemetry {
+            queue: Arc::new(SpanQueue {
+                waiting: Mutex::default(),
+                last: AtomicU64::new(u64::from_le_bytes(seed)),
+                dropped,
+            }),
+            agent: agent.into(),
+            threshold: (plan.sample.clamp(0.0, 1.0) * u64::MAX as f64) as u64,
+            plan: plan.clone(),
+            sent,
+            failures,
+        }
+    }
+
+    /// Begins the trace of a request, if it is sampled.
+    pub(crate) fn begin(&self, headers: &HeaderMap, now: impl FnOnce() -> Time) -> Option<Arc<RequestTrace>> {
+        let parent = TraceParent::of(headers);
+        let is_sampled = match parent {
+            Some(parent) => parent.is_sampled,
+            None => self.threshold == u64::MAX || self.queue.id() < self.threshold,
+        };
+        is_sampled.then(|| Arc::new(RequestTrace::new(&self.queue, parent, now())))
+    }
+
+    /// Sends a message to the collector. Blocks.
+    fn send(&self, path: &str, body: &[u8]) -> bool {
+        let url = format!("{}{path}", self.plan.endpoint.trim_end_matches('/'));
+        let mut request = self.agent.post(&url).header("content-type", "application/x-protobuf");
+        if let Some(value) = &self.plan.authorization {
+            request = request.header("authorization", value);
+        }
+        let answer = request.send(body);
+        match answer
+            .and_then(|mut answer| answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec())
+        {
+            Ok(_) => true,
+            Err(error) => {
+                self.failures.inc();
+                tracing::debug!(%error, url, "the collector does not take it");
+                false
+            }
+        }
+    }
+
+    /// Sends the spans that wait. Blocks.
+    fn send_spans(&self, resource: &TelemetryResource) {
+        loop {
+            let spans = self.queue.take();
+            if spans.is_empty() {
+                return;
+            }
+            if !self.send("/v1/traces", &otlp::traces(resource, &spans)) {
+                self.queue.dropped.inc_by(spans.len() as u64);
+                return;
+            }
+            self.sent.inc_by(spans.len() as u64);
+        }
+    }
+}
+
+/// Returns what spans and metrics of a node are of.
+fn resource(node: &Node) -> TelemetryResource {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let number = node.engine.node_register().map(|register| register.number().get());
+    let instance = number.map_or_else(|| name.clone(), |number| format!("{name}-{number}"));
+    TelemetryResource { service: "tollhouse".to_owned(), instance }
+}
+
+fn nanos(time: Time) -> u64 {
+    u64::try_from(time.0).unwrap_or(0).saturating_mul(1000)
+}
+
+/// Sends spans and metrics as long as the node runs.
+pub(crate) async fn export(node: Arc<Node>) {
+    let Some(metrics) = node.telemetry.as_ref().map(|telemetry| telemetry.plan.metrics) else { return };
+    let mut ticks = interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut due = metrics.map(|_| Instant::now());
+    loop {
+        ticks.tick().await;
+        let is_due = due.is_some_and(|due| due <= Instant::now());
+        if let (true, Some(span)) = (is_due, metrics) {
+            due = Some(Instant::now() + Duration::from_micros(span.0.unsigned_abs()));
+        }
+        let of = Arc::clone(&node);
+        blocking(move || flush(&of, is_due)).await;
+    }
+}
+
+/// Sends the spans that wait, and the metrics if they are due. Blocks.
+pub(crate) fn flush(node: &Node, with_metrics: bool) {
+    let Some(telemetry) = &node.telemetry else { return };
+    let resource = resource(node);
+    telemetry.send_spans(&resource);
+    if with_metrics && let Ok(page) = node.metrics.page() {
+        let (since, now) = (nanos(node.started_at), nanos(node.now()));
+        telemetry.send("/v1/metrics", &otlp::metrics(&resource, &page, since, now));
+    }
+}
