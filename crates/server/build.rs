@@ -11,7 +11,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 #[cfg(feature = "grpc")]
 fn compile(protos: &std::path::Path) -> Result<(), Box<dyn Error>> {
-    let services = ["envoy/service/ratelimit/v3/rls.proto", "tollhouse/batch/v1/batch.proto"];
+    let services = [
+        "envoy/service/auth/v3/external_auth.proto",
+        "envoy/service/ratelimit/v3/rls.proto",
+        "tollhouse/batch/v1/batch.proto",
+    ];
     let files = protox::compile(services.map(|service| protos.join(service)), [protos])?;
     tonic_prost_build::configure()
         .build_transport(false)

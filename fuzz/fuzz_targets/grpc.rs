@@ -1,4 +1,4 @@
-//! Any bytes are a message of gRPC that asks for a batch to be decided, or for limits: refused, or the same once it is
+//! Any bytes are a message of gRPC that asks for a batch to be decided, for limits, or for a request to pass: refused, or the same once it is
 //! written again; and each event of a batch has a row in the answer.
 #![no_main]
 
@@ -13,6 +13,7 @@ use libfuzzer_sys::fuzz_target;
 use plan::{Config, Overrides, Pipeline, Plan};
 use prost::Message;
 use server::arrow::{ArrowLimits, batch, read, write};
+use server::proto::envoy::service::auth::v3::CheckRequest;
 use server::proto::envoy::service::ratelimit::v3::RateLimitRequest;
 use server::proto::tollhouse::batch::v1::BatchRequest;
 use server::proto::tollhouse::batch::v1::batch_request::Events;
@@ -37,6 +38,7 @@ fn decide(engine: &Engine, pipeline: &Arc<Pipeline>, batch: &EventBatch<'_>) -> 
 
 fuzz_target!(|bytes: &[u8]| {
     again::<RateLimitRequest>(bytes);
+    again::<CheckRequest>(bytes);
     let Some(request) = again::<BatchRequest>(bytes) else { return };
     let engine = ENGINE.get_or_init(|| {
         let config = Config::from_preset("analytics", &Overrides::default());

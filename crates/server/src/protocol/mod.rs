@@ -1,5 +1,6 @@
 //! Protocols, a folder each, and the table of those that listeners speak. Beside them is what several of them share: `mail`
-//! by those of mail servers, `grpc_transport` by those over gRPC, `input` and `batch` by those that bring events in bodies.
+//! by those of mail servers, `grpc_transport` by those over gRPC, `input` and `batch` by those that bring events in bodies,
+//! `site_gate` by those in which proxies ask, and `limit_group` by those that take from limits.
 //! A protocol never imports another one.
 
 mod batch;
@@ -12,12 +13,14 @@ mod grpc;
 pub mod grpc_transport;
 pub(crate) mod http;
 pub(crate) mod input;
+mod limit_group;
 pub mod mail;
 pub mod milter;
 mod monitoring;
 pub mod policy;
 pub mod resp;
 mod rspamd;
+mod site_gate;
 mod spamc;
 
 use std::sync::Arc;

@@ -12,7 +12,7 @@ import {resolve} from 'node:path';
 
 const [packages, program = '/usr/bin/chromium', ...only] = process.argv.slice(2);
 const {chromium} = createRequire(resolve(packages, 'node_modules/x.js'))('playwright-core');
-const solver = readFileSync(new URL('../../src/protocol/http/challenge_page/solver.js', import.meta.url), 'utf8');
+const solver = readFileSync(new URL('../../src/protocol/site_gate/challenge_page/solver.js', import.meta.url), 'utf8');
 const count = 'iterations = iterations + 1;';
 const widget = readFileSync(resolve(packages, 'node_modules/altcha/dist/workers/pbkdf2.js'), 'utf8').replace(count, count + 'if (iterations % 10 == 0) self.postMessage(iterations);');
 const solving = subtle => solver + `;onmessage = ({data}) => solve(data.challenge.parameters, ${subtle}, postMessage)`;

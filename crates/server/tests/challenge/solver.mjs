@@ -7,7 +7,7 @@ import {readFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {pathToFileURL} from 'node:url';
 
-const source = readFileSync(new URL('../../src/protocol/http/challenge_page/solver.js', import.meta.url), 'utf8');
+const source = readFileSync(new URL('../../src/protocol/site_gate/challenge_page/solver.js', import.meta.url), 'utf8');
 const solve = new Function(source + ';return solve')();
 let rests = 0;
 const rest = async () => { rests++; };

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::challenges::{GATE, challenge, handed, pass_of, solved, with_gate_of};
 use crate::clients::Program;
-use crate::harness::{Answer, Running};
+use crate::harness::{Answer, Running, SetClock};
 use crate::ports::free_port;
 use crate::proxies::{
     FrozenNode, Proxy, assert_opens, cluster, connect_from, envoy, get, indented, is_installed, run_caddy,
@@ -99,11 +99,16 @@ const FORGED: &str = "Tollhouse-Challenge: e30=\r\nTollhouse-Status: 429\r\nX-Fo
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
 
 fn with_gated(test: impl FnOnce(&Running)) {
+    with_gated_by(MAIN, |server, _| test(server));
+}
+
+/// Runs a test against a server with the gate and these lines of the main file.
+fn with_gated_by(main: &str, test: impl FnOnce(&Running, &SetClock)) {
     let asks = "when = \"!pass.valid.or(false)\"";
     let pages = "when = \"!pass.valid.or(false) && http.is_page && http.path != '/robots.txt'\"";
     assert!(GATE.contains(asks));
     let gate = GATE.replace(asks, pages) + MORE;
-    with_gate_of(&gate, MAIN, |server, _, _| test(server));
+    with_gate_of(&gate, main, |server, clock, _| test(server, clock));
 }
 
 /// The site itself, until the test ends: it tells which request it was handed, body and all, and says what it hears on a
@@ -634,6 +639,107 @@ fn envoy_shows_the_page_and_hands_the_steps_on() {
         if certificate.is_some() {
             assert_fingerprints(server, secure, "X-JA4", |ja4| ja4.len() == 36 && ja4.starts_with("t1"));
         }
+    });
+}
+
+/// The lines of the page for `ext_authz` over gRPC, asking a listener through this cluster about the `[[forward_auth]]`.
+fn envoy_over_grpc(cluster: &str, forward: &str, timeout: &str) -> (String, String) {
+    let filter = shown(PAGE, "yaml", "- name: envoy.filters.http.ext_authz\n  typed_config: # gRPC");
+    let filter = filter.replace("cluster_name: tollhouse", &format!("cluster_name: {cluster}"));
+    let named = shown(PAGE, "yaml", "typed_per_filter_config:")
+        .replace("forward_auth: site", &format!("forward_auth: {forward}"));
+    let routes = format!(
+        "{}\n- match: {{ prefix: \"/\" }}\n  route: {{ cluster: app }}\n{}",
+        shown(PAGE, "yaml", "- match: { prefix: \"/.tollhouse/\" }"),
+        indented(&named, 2)
+    );
+    (filter.replace("0.25s", timeout), routes)
+}
+
+#[test]
+fn envoy_over_grpc_shows_the_page_and_hands_the_steps_on() {
+    let Some(program) = envoy() else { return };
+    let main =
+        format!("{MAIN}\n[[listener]]\nname = \"e\"\nprotocol = \"envoy\"\nlisten = \"127.0.0.1:0\"\n");
+    with_gated_by(&main, |server, clock| {
+        let folder = tempfile::tempdir().unwrap();
+        let ports = [0; 5].map(|_| free_port());
+        let [_, port, asleep, forms, strange] = ports;
+        let node = FrozenNode::start();
+        // The node need not be in a hurry here.
+        let (asks, routes) = envoy_over_grpc("tollhouse", "site", "60s");
+        let (sleeping, _) = envoy_over_grpc("asleep", "site", "0.25s");
+        let (_, of_forms) = envoy_over_grpc("tollhouse", "site_form", "60s");
+        let (_, nowhere) = envoy_over_grpc("tollhouse", "nowhere", "60s");
+        // What the page says in a line.
+        let body = PAGE.split("`with_request_body: ").nth(1).unwrap().split('`').next().unwrap();
+        let sent = asks.replace(
+            "    failure_mode_allow: true",
+            &format!(
+                "    with_request_body: {body}\n    encode_raw_headers: true\n    failure_mode_allow: true"
+            ),
+        );
+        assert_ne!(sent, asks);
+        let closed = asks.replace("failure_mode_allow: true", "failure_mode_allow: false");
+        let sites = site(port, &asks, &routes)
+            + &site(asleep, &sleeping, &routes)
+            + &site(forms, &sent, &of_forms)
+            + &site(strange, &closed, &nowhere);
+        let http_2 = "      typed_extension_protocol_options:\n        \
+             envoy.extensions.upstreams.http.v3.HttpProtocolOptions:\n          \
+             \"@type\": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions\n          \
+             explicit_http_config: { http2_protocol_options: {} }\n";
+        let grpc = |name: &str, address: &str| {
+            cluster(name, address.rsplit_once(':').unwrap().1.parse().unwrap()) + http_2
+        };
+        let clusters = cluster("app", application())
+            + &cluster("tollhouse_http", server.address.port())
+            + &grpc("tollhouse", server.listener("e"))
+            + &grpc("asleep", &node.address);
+        let _envoy = run_envoy(&program, folder.path(), &ports, &sites, &clusters);
+        assert_gated(port);
+        assert_opens_when_frozen(&node, asleep);
+
+        // Without scripts: the picture, the wait, and back with a pass.
+        let ann = Visitor::at(port);
+        let page = ann.get("/shop?a=b", "");
+        assert!(page.body.contains("url=/.tollhouse/continue?place="), "{}", page.body);
+        let handed = handed(&page);
+        let place = handed["waiting"].as_str().unwrap();
+        let mark = ann.get(&format!("/.tollhouse/mark?place={place}"), "");
+        assert_eq!((mark.status, mark.header("content-type")), (200, Some("image/gif")), "{}", mark.head);
+        let cookie = mark.header("set-cookie").unwrap().split(';').next().unwrap();
+        clock.set(6);
+        let go_on = format!("/.tollhouse/continue?place={place}&return=/shop%3Fa=b");
+        let back = ann.get(&go_on, &format!("Cookie: {cookie}\r\n"));
+        assert_eq!((back.status, back.header("location")), (303, Some("/shop?a=b")), "{}", back.head);
+        let pass = pass_of(&back).unwrap();
+        assert_eq!(ann.get("/shop?a=b", &format!("Cookie: {pass}\r\n")).status, 200);
+
+        // Fields of a client and bytes that are no text change nothing.
+        let mut stream = connect_from(ann.address.into(), port);
+        stream
+            .write_all(
+                b"GET /shop HTTP/1.1\r\nHost: example.org\r\nConnection: close\r\nUser-Agent: \xff\xfe\r\n\
+                Accept: text/html\r\nX-Odd: \xc3(\r\n\r\n",
+            )
+            .unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        assert_eq!(whole(&bytes).status, 401);
+
+        // The body's start goes with the question, and stays out of the journal.
+        let text = format!("visit https://pills.example/ now, a-secret{}", ".".repeat(3000));
+        let facts = facts_of(server, &Visitor::at(forms).ask("POST", "/shop", FORM, &text));
+        assert!(facts["form.link_domains"].to_string().contains("pills.example"), "{facts}");
+        assert!(!facts.to_string().contains("a-secret"), "{facts}");
+        let facts = facts_of(server, &ann.get("/shop", "Cookie: sid=a-secret\r\n"));
+        assert!(facts["session"].as_str().is_some_and(|session| is_hex(session, 16)), "{facts}");
+
+        // A question that nobody can be meant by is Envoy's to decide.
+        assert_eq!(Visitor::at(strange).get("/style.css", "").status, 403);
+        let metrics = server.get("/metrics").body;
+        assert!(metrics.contains("reason=\"invalid\"") && metrics.contains("answer=\"denied\""), "{metrics}");
     });
 }
 

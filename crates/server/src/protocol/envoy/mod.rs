@@ -1,4 +1,5 @@
-//! Envoy's rate limit service v3: gRPC over HTTP/2 without TLS, with the health service beside it.
+//! Envoy's rate limit service v3 and its authorization service v3: gRPC over HTTP/2 without TLS, with the health service beside
+//! them.
 //!
 //! ```text
 //! request ─► asked ─► engine ─► answer
@@ -7,7 +8,9 @@
 //!
 //! Limits are those of `[envoy]`. Where counts cannot be had the answer is `UNAVAILABLE`: Envoy's own
 //! `failure_mode_deny` says what that means. Nothing a client sends is kept, but for the hashes of what is counted.
+//! Authorization is in `authorization.rs`.
 
+mod authorization;
 mod request;
 mod response;
 
@@ -17,10 +20,12 @@ use std::time::Instant;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
+use self::authorization::AuthorizationService;
 use self::request::EnvoyRequest;
 use crate::core::listener::{ListenerStream, ShutdownSignal};
 use crate::core::listener_context::ListenerContext;
 use crate::core::shares::Caller;
+use crate::protocol::grpc_transport::proto::envoy::service::auth::v3::authorization_server::AuthorizationServer;
 use crate::protocol::grpc_transport::proto::envoy::service::ratelimit::v3::rate_limit_service_server::{
     RateLimitService, RateLimitServiceServer,
 };
@@ -38,13 +43,16 @@ const WINDOW_BYTES: u32 = 64 << 10;
 /// Bytes of all requests of a connection that are not whole yet.
 const UNFINISHED_BYTES: usize = 2 << 20;
 /// Names by which health is asked for: as gRPC names the service, and as the peer does.
-const NAMES: &[&str] = &["envoy.service.ratelimit.v3.RateLimitService", "ratelimit"];
+const NAMES: &[&str] =
+    &["envoy.service.ratelimit.v3.RateLimitService", "ratelimit", "envoy.service.auth.v3.Authorization"];
 
 /// Holds a conversation to its end.
 pub(crate) async fn converse(stream: ListenerStream, face: Arc<ListenerContext<()>>, stop: ShutdownSignal) {
-    let limits =
-        RateLimitServiceServer::new(EnvoyService(Arc::clone(&face), Caller::of_peer(stream.client())))
-            .max_decoding_message_size(REQUEST_BYTES_MAX);
+    let peer = stream.client();
+    let limits = RateLimitServiceServer::new(EnvoyService(Arc::clone(&face), Caller::of_peer(peer)))
+        .max_decoding_message_size(REQUEST_BYTES_MAX);
+    let authorization = AuthorizationServer::new(AuthorizationService { face: Arc::clone(&face), peer })
+        .max_decoding_message_size(REQUEST_BYTES_MAX);
     let connection = GrpcConnectionSettings {
         streams_max: STREAMS_MAX,
         window_bytes: WINDOW_BYTES,
@@ -53,7 +61,7 @@ pub(crate) async fn converse(stream: ListenerStream, face: Arc<ListenerContext<(
         is_unary: true,
         names: NAMES,
     };
-    serve(stream, Routes::new(limits), connection, &face, stop).await;
+    serve(stream, Routes::new(limits).add_service(authorization), connection, &face, stop).await;
 }
 
 #[derive(Debug)]

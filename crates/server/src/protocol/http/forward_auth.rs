@@ -7,28 +7,21 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::header::{CONTENT_TYPE, HOST, REFERER, USER_AGENT};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
-use content::text::received;
-use content::web::request_target::{RequestTarget, normal_path};
-use engine::Decision;
-use engine::limit::TakeResult;
-use event::{Event, Value};
-use judge::Action;
-use plan::{ForwardPlan, ForwardSource, Plan};
+use axum::http::header::HOST;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use axum::response::Response;
+use content::web::request_target::RequestTarget;
+use event::Event;
+use plan::{ForwardPlan, Plan};
 
-use super::limits::{LimitGroup, fields};
-use super::site_challenge;
-use super::visitor_identity::{self, VisitedTarget};
 use crate::api;
 use crate::core::node::Node;
-use crate::core::preparation::LookupMode;
-use crate::core::problem::{FORBIDDEN, HttpFailure, INTERNAL, MEDIA_TYPE, NOT_FOUND, shown};
+use crate::core::problem::{FORBIDDEN, HttpFailure, NOT_FOUND, shown};
 use crate::core::trusted_proxies::client;
+use crate::protocol::site_gate::{self, ForwardedRequest, GateQuestion, NOT_LET_THROUGH, refused};
 
 /// The address that has opened the connection.
 #[derive(Clone, Copy, Debug)]
@@ -37,105 +30,10 @@ pub(crate) struct PeerAddress(pub(crate) IpAddr);
 /// The prefix of the URLs that proxies ask: tokens are the clients' there.
 pub(crate) const PREFIX: &str = "/v1/auth/";
 
-/// Tells the application, through the proxy, that a request that passes is to be done silently nothing about.
-const SILENT: HeaderName = HeaderName::from_static("tollhouse-silent");
-/// The status that a refusal is meant to have where the proxy knows 401 and 403 only.
-pub(super) const STATUS: HeaderName = HeaderName::from_static("tollhouse-status");
-
-pub(super) const NOT_LET_THROUGH: &str = "The request is not let through";
-
 const FORWARDED_FOR: &str = "x-forwarded-for";
 const METHODS: [&str; 2] = ["x-forwarded-method", "x-original-method"];
 const URIS: [&str; 3] = ["x-forwarded-uri", "x-original-uri", "x-original-url"];
 const HOSTS: [&str; 2] = ["x-forwarded-host", "x-original-host"];
-
-/// The request that the proxy has.
-#[derive(Debug, Default, PartialEq)]
-pub(super) struct ForwardedRequest {
-    ip: String,
-    host: String,
-    method: String,
-    path: String,
-    normal: String,
-    query: String,
-    agent: String,
-    referer: String,
-}
-
-impl ForwardedRequest {
-    /// Reads it from the proxy's own request. Values are read as bytes: what says no method or no path is an error, and so are fields
-    /// that disagree, as then a client has written one of them.
-    pub(super) fn of(
-        ip: IpAddr,
-        method: &Method,
-        uri: &Uri,
-        headers: &HeaderMap,
-    ) -> Result<ForwardedRequest, ForwardedRequestError> {
-        let text = |name: &str| headers.get(name).map(|value| received(value.as_bytes()).into_owned());
-        let method = agreed(headers, &METHODS, token)?.unwrap_or_else(|| method.to_string());
-        let RequestTarget { path, query } = match agreed(headers, &URIS, RequestTarget::read)? {
-            Some(target) => target,
-            None => {
-                let (_, rest) = own(uri);
-                let rooted = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
-                RequestTarget::read(rooted.as_bytes()).ok_or(ForwardedRequestError::Unreadable)?
-            }
-        };
-        let host =
-            HOSTS.iter().find_map(|name| text(name)).or_else(|| text(HOST.as_str())).unwrap_or_default();
-        let name = host.parse::<axum::http::uri::Authority>().map(|authority| authority.host().to_owned());
-        Ok(ForwardedRequest {
-            ip: ip.to_string(),
-            host: name.unwrap_or(host).to_ascii_lowercase(),
-            method,
-            normal: normal_path(&path),
-            path,
-            query,
-            agent: text(USER_AGENT.as_str()).unwrap_or_default(),
-            referer: text(REFERER.as_str()).unwrap_or_default(),
-        })
-    }
-
-    /// Path and query as they were sent.
-    pub(super) fn target(&self) -> String {
-        if self.query.is_empty() { self.path.clone() } else { format!("{}?{}", self.path, self.query) }
-    }
-
-    pub(super) fn method(&self) -> &str {
-        &self.method
-    }
-
-    pub(super) fn host(&self) -> &str {
-        &self.host
-    }
-
-    /// A field, by the name that limits call it.
-    fn field(&self, name: &str) -> Option<&str> {
-        Some(match name {
-            "client.ip" => &self.ip,
-            "http.host" => &self.host,
-            "http.method" => &self.method,
-            "http.path" => &self.path,
-            "http.path_normal" => &self.normal,
-            "http.query" => &self.query,
-            "http.agent" => &self.agent,
-            "http.referer" => &self.referer,
-            _ => return None,
-        })
-    }
-
-    /// The request as an event; empty fields are left out.
-    fn event(&self, ip: IpAddr) -> Event {
-        let mut event = Event::default();
-        event.push("client.ip", Value::from(ip));
-        for name in &plan::FORWARD_FIELDS[1..] {
-            if let Some(value) = self.field(name).filter(|value| !value.is_empty()) {
-                event.push(*name, value);
-            }
-        }
-        event
-    }
-}
 
 /// Reasons for a proxy's request that cannot be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -201,7 +99,7 @@ pub(super) async fn auth(
     let plan = node.engine.plan();
     let (name, _) = own(&uri);
     let (forward, ip) = forward_of(&plan, name, peer, &headers)?;
-    let asked = match ForwardedRequest::of(ip, &method, &uri, &headers) {
+    let asked = match read_forwarded(ip, &method, &uri, &headers) {
         Ok(asked) => asked,
         Err(unclear) => {
             tracing::debug!(%ip, name, %unclear, "a request is not let through");
@@ -209,59 +107,35 @@ pub(super) async fn auth(
             return Ok(refused(status, status, NOT_LET_THROUGH, HeaderMap::new()));
         }
     };
-    let taken = take(&node, &plan, forward, &asked).await;
-    let silent = taken.iter().any(|taken| taken.silent);
-    let head = fields(&taken);
-    if taken.iter().any(|taken| !taken.allowed) {
-        let status = StatusCode::from_u16(forward.refuse).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
-        return Ok(refused(status, StatusCode::TOO_MANY_REQUESTS, "The request is over its limit", head));
-    }
-    let Some(pipeline) = &forward.pipeline else {
-        return Ok(answered(forward, Action::Accept, silent, head));
-    };
-    let mut event = asked.event(ip);
-    let now = node.now();
-    let rate = node.rates.count(name, now);
-    event.push("gate.rate", rate);
-    if let Some(load) = load(forward, &headers, rate) {
-        event.push("gate.load", load);
-    }
-    for field in &forward.fields {
-        if let Some(value) = of_request(&headers, &body, &field.source) {
-            let value = if field.is_hashed { node.engine.hash_field(&field.name, &value) } else { value };
-            event.push(field.name.clone(), value);
-        }
-    }
-    if let Some(pass) = site_challenge::shown_pass(&headers) {
-        event.push("pass.token", pass);
-    }
-    let decision = match decide(&node, &plan, pipeline, event, &asked, &headers).await {
-        Ok(decision) => decision,
-        Err(failure) => {
-            tracing::error!(name, detail = failure.problem().detail, "a proxy's question is not decided on");
-            return Ok(answered(forward, forward.on_error.action(Action::Accept), silent, head));
+    let authority = authority(&headers).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let question = GateQuestion { forward, ip, asked: &asked, authority, headers: &headers, body: &body };
+    Ok(question.answer(&node, &plan).await)
+}
+
+/// Reads the request from the proxy's own. Values are read as bytes: what says no method or no path is an error, and so are
+/// fields that disagree, as then a client has written one of them.
+pub(super) fn read_forwarded(
+    ip: IpAddr,
+    method: &Method,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<ForwardedRequest, ForwardedRequestError> {
+    let method = agreed(headers, &METHODS, token)?.unwrap_or_else(|| method.to_string());
+    let target = match agreed(headers, &URIS, RequestTarget::read)? {
+        Some(target) => target,
+        None => {
+            let (_, rest) = own(uri);
+            let rooted = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
+            RequestTarget::read(rooted.as_bytes()).ok_or(ForwardedRequestError::Unreadable)?
         }
     };
-    let Some(Decision { verdict, challenge, id, .. }) = decision else {
-        return Ok(answered(forward, Action::Accept, silent, head));
-    };
-    let response = answered(forward, verdict.action, silent, head);
-    let Some(field) = challenge.and_then(|issued| site_challenge::handed(&issued, &id.to_string())) else {
-        return Ok(response);
-    };
-    let page = site_challenge::wants_page(&headers)
-        .then(|| site_challenge::page(forward, response.status(), &field, &asked, &headers));
-    let mut response = match page.flatten() {
-        Some(mut page) => {
-            for (name, value) in response.headers().iter().filter(|(name, _)| **name != CONTENT_TYPE) {
-                page.headers_mut().entry(name).or_insert(value.clone());
-            }
-            page
-        }
-        None => response,
-    };
-    response.headers_mut().insert(site_challenge::CHALLENGE, field);
-    Ok(response)
+    let authority = authority(headers).map_or(&[][..], HeaderValue::as_bytes);
+    Ok(ForwardedRequest::new(ip, method, target, authority, headers))
+}
+
+/// Returns the host that a request is for, as its proxy tells it.
+fn authority(headers: &HeaderMap) -> Option<&HeaderValue> {
+    HOSTS.iter().copied().chain([HOST.as_str()]).find_map(|name| headers.get(name))
 }
 
 /// Returns the `[[forward_auth]]` of this name, and the client's address, where a proxy asks that may.
@@ -284,37 +158,14 @@ pub(super) fn forward_of<'p>(
 
 /// The host that a visitor asks, for people.
 pub(super) fn visited_host(headers: &HeaderMap) -> String {
-    let asked = ForwardedRequest::of([127, 0, 0, 1].into(), &Method::GET, &Uri::from_static("/"), headers);
+    let asked = read_forwarded([127, 0, 0, 1].into(), &Method::GET, &Uri::from_static("/"), headers);
     asked.map(|asked| asked.host).unwrap_or_default()
 }
 
 /// An event that tells who a visitor is, whatever the visitor asks for.
 pub(super) fn visitor_of(ip: IpAddr, method: &Method, headers: &HeaderMap) -> Event {
-    let asked = ForwardedRequest::of(ip, method, &Uri::from_static("/"), headers);
-    asked.unwrap_or_else(|_| ForwardedRequest { ip: ip.to_string(), ..ForwardedRequest::default() }).event(ip)
-}
-
-/// Longest value that is taken from a request's head, in bytes.
-const HEAD_VALUE_BYTES_MAX: usize = 4 << 10;
-
-/// The value at a place in a request; of a field that is there several times the first.
-fn of_request(headers: &HeaderMap, body: &[u8], source: &ForwardSource) -> Option<String> {
-    let value = match source {
-        ForwardSource::Header(name) => received(headers.get(name)?.as_bytes()).into_owned(),
-        ForwardSource::Cookie(name) => site_challenge::cookie(headers, name)?,
-        ForwardSource::Body => {
-            return Some(received(whole_signs(body)).into_owned()).filter(|text| !text.is_empty());
-        }
-    };
-    Some(value).filter(|value| !value.is_empty() && value.len() <= HEAD_VALUE_BYTES_MAX)
-}
-
-/// Returns bytes without a sign of UTF-8 that was cut off at their end.
-fn whole_signs(bytes: &[u8]) -> &[u8] {
-    match std::str::from_utf8(bytes) {
-        Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
-        _ => bytes,
-    }
+    let asked = read_forwarded(ip, method, &Uri::from_static("/"), headers);
+    asked.unwrap_or_else(|_| ForwardedRequest::unknown(ip)).event(ip)
 }
 
 /// Most bytes of a body that are read with a proxy's question: 0 where no field is taken from it, or no proxy asks.
@@ -329,90 +180,18 @@ pub(crate) fn body_max(node: &Node, uri: &Uri, peer: Option<IpAddr>) -> usize {
     forward.map_or(0, |forward| forward.body_max)
 }
 
-/// The load of the site: what the proxy says, or the share of what it is made for.
-fn load(forward: &ForwardPlan, headers: &HeaderMap, rate: f64) -> Option<f64> {
-    let said = forward.load_field.as_ref().and_then(|name| headers.get(name));
-    let said = said.and_then(|value| received(value.as_bytes()).trim().parse::<f64>().ok());
-    said.filter(|load| load.is_finite()).or_else(|| forward.capacity.map(|capacity| rate / capacity))
-}
-
-/// Returns what a proxy is told whose question finds no place, or no answer in time: what the limits and the pipeline say by their `on_error`. `None` if there is no such
+/// Returns what a proxy is told whose question finds no place, or no answer in time. `None` if there is no such
 /// `[[forward_auth]]`.
 pub(crate) fn undecided(node: &Node, uri: &Uri) -> Option<Response> {
     let plan = node.engine.plan();
     let forward = plan.forwards.iter().find(|forward| forward.name == own(uri).0)?;
-    node.metrics.forward_undecided.inc();
-    Some(answered(forward, forward.on_error.action(Action::Accept), false, HeaderMap::new()))
-}
-
-fn answered(forward: &ForwardPlan, action: Action, silent: bool, mut head: HeaderMap) -> Response {
-    let meant = match action {
-        Action::Reject | Action::Quarantine | Action::ReviewBefore => StatusCode::FORBIDDEN,
-        Action::Challenge => StatusCode::UNAUTHORIZED,
-        Action::Throttle => StatusCode::TOO_MANY_REQUESTS,
-        Action::Accept | Action::Tag | Action::ReviewAfter | Action::Shadow => {
-            if silent || action == Action::Shadow {
-                head.insert(SILENT, HeaderValue::from_static("1"));
-            }
-            return (StatusCode::OK, head).into_response();
-        }
-    };
-    let status = match meant {
-        StatusCode::TOO_MANY_REQUESTS => StatusCode::from_u16(forward.refuse).unwrap_or(meant),
-        status => status,
-    };
-    refused(status, meant, NOT_LET_THROUGH, head)
-}
-
-async fn take(node: &Node, plan: &Plan, forward: &ForwardPlan, asked: &ForwardedRequest) -> Vec<TakeResult> {
-    // A limit that counts by what the request does not have does not count it.
-    let group = LimitGroup::of_known(&node.engine, plan, &forward.limits, |field| asked.field(field));
-    let takes = group.takes(None);
-    if takes.is_empty() { Vec::new() } else { node.engine.take(&takes, node.now()).await }
-}
-
-async fn decide(
-    node: &Node,
-    plan: &Plan,
-    pipeline: &str,
-    event: Event,
-    asked: &ForwardedRequest,
-    headers: &HeaderMap,
-) -> Result<Option<Decision>, HttpFailure> {
-    let Some(pipeline) = plan.pipeline(Some(pipeline)) else { return Ok(None) };
-    let mut event = event;
-    let authority = HOSTS.iter().copied().chain([HOST.as_str()]).find_map(|name| headers.get(name));
-    let target = VisitedTarget {
-        method: &asked.method,
-        authority: authority.and_then(|host| host.to_str().ok()).unwrap_or_default(),
-        path: &asked.path,
-        query: &asked.query,
-    };
-    visitor_identity::add(node, plan, pipeline, target, headers, &mut event).await;
-    let prepared = node.prepare(pipeline, event, node.now(), LookupMode::Configured).await?;
-    let decisions = node.engine.decide(vec![prepared]).await;
-    let decision = decisions.into_iter().next();
-    Ok(Some(decision.ok_or_else(|| INTERNAL.failure("the request was not decided"))?))
-}
-
-pub(super) fn refused(status: StatusCode, meant: StatusCode, title: &str, head: HeaderMap) -> Response {
-    let problem = api::ProblemJson {
-        kind: "about:blank".to_owned(),
-        title: title.to_owned(),
-        status: status.as_u16(),
-        detail: "try again later, or ask who runs this site".to_owned(),
-        help: None,
-        problems: Vec::new(),
-    };
-    let mut response = (status, head, Json(problem)).into_response();
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
-    headers.insert(STATUS, HeaderValue::from(meant.as_u16()));
-    response
+    Some(site_gate::undecided(node, forward))
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderName;
+
     use super::*;
 
     fn asked(uri: &str, headers: &[(&str, &str)]) -> ForwardedRequest {
@@ -429,7 +208,7 @@ mod tests {
         let headers = headers.iter().map(|(name, value)| {
             (HeaderName::try_from(*name).unwrap(), HeaderValue::from_bytes(value).unwrap())
         });
-        ForwardedRequest::of([192, 0, 2, 7].into(), &Method::GET, &uri.parse().unwrap(), &headers.collect())
+        read_forwarded([192, 0, 2, 7].into(), &Method::GET, &uri.parse().unwrap(), &headers.collect())
     }
 
     #[test]

@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use engine::Engine;
-use engine::limit::{LimitExceptionError, LimitKey, LimitKeyError, Take, TakeResult};
-use event::Span;
+use engine::limit::{LimitExceptionError, LimitKeyError, TakeResult};
 use plan::Plan;
 use plan::limit::{LimitException, LimitPlan};
 use stats::Quality;
@@ -22,50 +20,10 @@ use crate::core::node::Node;
 use crate::core::problem::{
     HttpFailure, INTERNAL, INVALID_PARAMETER, MEDIA_TYPE, NOT_FOUND, OVERLOADED, ProblemResponses, shown,
 };
+use crate::protocol::limit_group::{LimitGroup, limit_fields};
 
-const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 /// The registry of problem types from draft-ietf-httpapi-ratelimit-headers.
 const TYPES: &str = "https://iana.org/assignments/http-problem-types#";
-
-/// Limits that are taken together, each with its key of one request.
-pub(crate) struct LimitGroup(Vec<(Arc<LimitPlan>, LimitKey)>);
-
-impl LimitGroup {
-    /// A limit and those that go with it. `value` gives the fields of the request.
-    fn of<'v>(
-        engine: &Engine,
-        plan: &Plan,
-        limit: &LimitPlan,
-        value: impl Fn(&str) -> Option<&'v str>,
-    ) -> Result<LimitGroup, LimitKeyError> {
-        let all = plan.limits_of([&*limit.name]).into_iter();
-        let keyed = all.map(|limit| Ok((Arc::clone(limit), engine.limit_key_of(limit, &value)?)));
-        Ok(LimitGroup(keyed.collect::<Result<_, _>>()?))
-    }
-
-    /// The named limits for whose keys the request has the fields, with those taken along.
-    pub(crate) fn of_known<'v>(
-        engine: &Engine,
-        plan: &Plan,
-        names: &[String],
-        value: impl Fn(&str) -> Option<&'v str>,
-    ) -> LimitGroup {
-        let all = plan.limits_of(names.iter().map(String::as_str)).into_iter();
-        LimitGroup(
-            all.filter_map(|limit| Some((Arc::clone(limit), engine.limit_key_of(limit, &value).ok()?)))
-                .collect(),
-        )
-    }
-
-    /// All of them at once, at this cost or at their own.
-    pub(crate) fn takes(&self, cost: Option<u64>) -> Vec<Take<'_>> {
-        self.0
-            .iter()
-            .map(|(limit, key)| Take { limit, key: *key, cost: cost.unwrap_or(limit.cost) })
-            .collect()
-    }
-}
 
 /// Finds a limit and reads the key of a request.
 fn group(node: &Node, name: &str, values: &LimitValues) -> Result<LimitGroup, HttpFailure> {
@@ -75,7 +33,7 @@ fn group(node: &Node, name: &str, values: &LimitValues) -> Result<LimitGroup, Ht
     let value = |field: &str| texts.iter().find(|(name, _)| *name == field).map(|(_, text)| text.as_str());
     let group = LimitGroup::of(&node.engine, &plan, limit, value).map_err(unfit)?;
     let known =
-        |name: &str| group.0.iter().any(|(limit, _)| limit.key.iter().any(|field| field.name == name));
+        |name: &str| group.members().any(|(limit, _)| limit.key.iter().any(|field| field.name == name));
     if let Some((unknown, _)) = texts.iter().find(|(name, _)| !known(name)) {
         let detail = format!("key: the limit `{}` does not count by `{}`", limit.name, shown(unknown));
         return Err(INVALID_PARAMETER.failure(detail).help("`/v1/limits` shows what it counts by"));
@@ -113,46 +71,9 @@ fn unfit(error: LimitKeyError) -> HttpFailure {
     INVALID_PARAMETER.failure(detail)
 }
 
-/// Seconds, rounded up: a client that comes again after so many is not early.
-pub(crate) fn whole_seconds(span: Span) -> u64 {
-    let micros = span.0.max(0).unsigned_abs();
-    micros.div_ceil(1_000_000)
-}
-
-/// The fields of draft-ietf-httpapi-ratelimit-headers-11, and `Retry-After`.
-pub(crate) fn fields(taken: &[TakeResult]) -> HeaderMap {
-    /// The greatest integer of a structured field.
-    const INTEGER_MAX: u64 = 999_999_999_999_999;
-    let limited = || taken.iter().filter(|taken| !taken.exempt && taken.quota <= INTEGER_MAX);
-    // Names of limits are letters, digits and a few signs that need no escape.
-    let policies: Vec<String> = limited()
-        .map(|taken| format!("\"{}\";q={};w={}", taken.limit, taken.quota, whole_seconds(taken.window)))
-        .collect();
-    let states: Vec<String> = limited()
-        .map(|taken| {
-            let remaining = taken.remaining.min(INTEGER_MAX);
-            format!("\"{}\";r={remaining};t={}", taken.limit, whole_seconds(taken.reset_after))
-        })
-        .collect();
-    let mut headers = HeaderMap::new();
-    for (name, list) in [(POLICY, policies), (LIMIT, states)] {
-        if let Ok(value) = HeaderValue::try_from(list.join(", "))
-            && !list.is_empty()
-        {
-            headers.insert(name, value);
-        }
-    }
-    let refused = taken.iter().filter(|taken| !taken.allowed);
-    let waits: Option<Vec<Span>> = refused.map(|taken| taken.retry_after).collect();
-    if let Some(longest) = waits.and_then(|waits| waits.into_iter().max()) {
-        headers.insert(RETRY_AFTER, HeaderValue::from(whole_seconds(longest)));
-    }
-    headers
-}
-
 /// Returns what callers are told of a take.
 fn take_response(taken: &[TakeResult], answer: api::LimitAnswer) -> Response {
-    let headers = fields(taken);
+    let headers = limit_fields(taken);
     if answer.allowed {
         return (headers, Json(answer)).into_response();
     }

@@ -5,8 +5,6 @@ mod audit;
 pub(crate) mod bans;
 pub(crate) mod batch;
 pub(crate) mod body;
-#[allow(dead_code, unused_imports, reason = "no route serves it yet")]
-pub(crate) mod challenge_page;
 mod challenges;
 pub(crate) mod connection;
 mod crowdsec;
@@ -27,7 +25,6 @@ pub(crate) mod rules;
 mod sessions;
 pub(crate) mod site_challenge;
 pub(crate) mod statistics;
-mod visitor_identity;
 
 use std::sync::{Arc, OnceLock};
 

@@ -7,165 +7,37 @@
 //!
 //! Whoever is refused is told so (403), or to ask anew (410).
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::Extension;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
-use axum::http::header::{
-    ACCEPT, ACCEPT_LANGUAGE, CACHE_CONTROL, CONTENT_TYPE, COOKIE, LOCATION, SET_COOKIE,
-};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, LOCATION, SET_COOKIE};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
-use content::text::received;
-use data_encoding::{BASE64, HEXLOWER};
-use engine::{ChallengeCause, EarnedPass, IssuedChallenge, UnkeyedEvent};
+use engine::{EarnedPass, UnkeyedEvent};
 use event::Time;
 use gate::challenge::ChallengeRefusal;
-use gate::pass::PASS_CHARS;
 use plan::ForwardPlan;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use super::challenge_page::{ChallengePage, ChallengeReason, PlainWay, Translation, same_site};
-use super::forward_auth::{
-    ForwardedRequest, NOT_LET_THROUGH, PeerAddress, STATUS, forward_of, refused, visited_host, visitor_of,
-};
+use super::forward_auth::{PeerAddress, forward_of, read_forwarded, visited_host, visitor_of};
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, METHOD_NOT_ALLOWED, NOT_FOUND, shown};
+use crate::protocol::site_gate::challenge_page::{ChallengePage, ChallengeReason, same_site};
+use crate::protocol::site_gate::{
+    BASE, CHALLENGE, NOT_LET_THROUGH, PASS_COOKIE, STATUS, cookie, page, refused, seconds, shown_page,
+    spoken, wants_page,
+};
 
 /// The prefix of the URLs that proxies hand visitors' steps to.
 pub(crate) const PREFIX: &str = "/v1/gate/";
 /// Most bytes of the body of a step.
 pub(crate) const BODY_BYTES_MAX: usize = 16 << 10;
-/// The path on the site that the proxy hands on.
-const BASE: &str = "/.tollhouse/";
-/// The cookie of the pass.
-const PASS_COOKIE: &str = "tollhouse-pass";
 /// The cookie that says that a page's picture was loaded.
 const MARK_COOKIE: &str = "tollhouse-mark";
-/// Tells a proxy that shows pages of its own the challenge, and a program why it is refused.
-pub(super) const CHALLENGE: HeaderName = HeaderName::from_static("tollhouse-challenge");
-/// Longest cookie fields that are looked through.
-const COOKIE_BYTES_MAX: usize = 16 << 10;
 /// A transparent picture of one pixel.
 const PIXEL: &[u8] = b"GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\x00\x00\x00!\xf9\x04\x01\x00\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;";
-
-/// A challenge on its way through a proxy to the page that shows it.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct HandedChallenge<'a> {
-    #[serde(borrow)]
-    challenge: Cow<'a, str>,
-    #[serde(borrow, default)]
-    waiting: Option<Cow<'a, str>>,
-    #[serde(default)]
-    seconds: u32,
-    #[serde(borrow)]
-    cause: Cow<'a, str>,
-    #[serde(borrow)]
-    id: Cow<'a, str>,
-}
-
-const CAUSES: [(ChallengeCause, ChallengeReason, &str); 5] = [
-    (ChallengeCause::New, ChallengeReason::New, "new"),
-    (ChallengeCause::Busy, ChallengeReason::Busy, "busy"),
-    (ChallengeCause::Suspicious, ChallengeReason::Suspicious, "suspicious"),
-    (ChallengeCause::Failures, ChallengeReason::Failures, "failures"),
-    (ChallengeCause::Expired, ChallengeReason::Expired, "expired"),
-];
-
-/// Returns the field that carries a challenge.
-pub(super) fn handed(issued: &IssuedChallenge, id: &str) -> Option<HeaderValue> {
-    let cause = CAUSES.iter().find(|(cause, ..)| *cause == issued.cause).map_or("new", |(.., word)| word);
-    let (waiting, seconds) = match &issued.waiting {
-        Some((place, wait)) => (Some(place.as_str().into()), seconds(wait.0)),
-        None => (None, 0),
-    };
-    let challenge = issued.json.as_str().into();
-    let handed = HandedChallenge { challenge, waiting, seconds, cause: cause.into(), id: id.into() };
-    HeaderValue::try_from(BASE64.encode(&serde_json::to_vec(&handed).ok()?)).ok()
-}
-
-/// Whole seconds of a time, none left out.
-fn seconds(micros: i64) -> u32 {
-    u32::try_from(micros.max(0).div_euclid(1_000_000) + i64::from(micros % 1_000_000 > 0)).unwrap_or(u32::MAX)
-}
-
-/// Returns true if a client shows pages to somebody.
-pub(super) fn wants_page(headers: &HeaderMap) -> bool {
-    headers.get_all(ACCEPT).iter().any(|value| received(value.as_bytes()).contains("text/html"))
-}
-
-/// The page for a challenge.
-pub(super) fn page(
-    forward: &ForwardPlan,
-    status: StatusCode,
-    field: &HeaderValue,
-    asked: &ForwardedRequest,
-    headers: &HeaderMap,
-) -> Option<Response> {
-    let json = BASE64.decode(field.as_bytes()).ok()?;
-    let handed: HandedChallenge<'_> = serde_json::from_slice(&json).ok()?;
-    let reason = CAUSES.iter().find(|(.., word)| *word == handed.cause);
-    let mut nonce = [0; 16];
-    getrandom::fill(&mut nonce).ok()?;
-    let nonce = HEXLOWER.encode(&nonce);
-    let return_to = asked.target();
-    let (mark, go_on);
-    let without_scripts = match &handed.waiting {
-        Some(place) => {
-            let place: String =
-                place.chars().filter(|sign| sign.is_ascii_alphanumeric() || "-_".contains(*sign)).collect();
-            mark = format!("{BASE}mark?place={place}");
-            let form = if is_form(asked.method()) { "&form=1" } else { "" };
-            go_on = format!("{BASE}continue?place={place}&return={}{form}", encoded(&return_to));
-            Some(PlainWay { wait_seconds: handed.seconds, mark_url: &mark, continue_url: &go_on })
-        }
-        None => None,
-    };
-    let page = ChallengePage {
-        challenge: &handed.challenge,
-        base: BASE,
-        return_to: &return_to,
-        is_form: is_form(asked.method()),
-        site: asked.host(),
-        reason: reason.map_or(ChallengeReason::New, |(_, reason, _)| *reason),
-        contact: forward.contact.as_deref(),
-        reference: &handed.id,
-        without_scripts,
-        nonce: &nonce,
-    };
-    let translation = spoken(headers);
-    let text = page.render(translation, forward.template.as_deref());
-    Some(shown_page(status, &page, translation, text))
-}
-
-/// Returns true if a request of this method has a body, which is not kept.
-fn is_form(method: &str) -> bool {
-    !matches!(method, "GET" | "HEAD")
-}
-
-/// The language of a visitor.
-fn spoken(headers: &HeaderMap) -> &'static Translation {
-    let languages = headers.get_all(ACCEPT_LANGUAGE).iter();
-    let languages: Vec<u8> = languages.flat_map(|value| [value.as_bytes(), b","].concat()).collect();
-    Translation::negotiated(&received(&languages))
-}
-
-fn shown_page(
-    status: StatusCode,
-    page: &ChallengePage<'_>,
-    translation: &Translation,
-    text: String,
-) -> Response {
-    let mut response = (status, text).into_response();
-    for (name, value) in page.headers(translation) {
-        if let Ok(value) = HeaderValue::try_from(value) {
-            response.headers_mut().insert(name, value);
-        }
-    }
-    response
-}
 
 /// The page that tells a visitor without scripts what came of the waiting.
 fn outcome_page(
@@ -192,37 +64,6 @@ fn outcome_page(
     let text = page.render_outcome(has_passed, translation, forward.template.as_deref());
     let status = if has_passed { StatusCode::OK } else { StatusCode::FORBIDDEN };
     shown_page(status, &page, translation, text)
-}
-
-/// A text in a query.
-fn encoded(text: &str) -> String {
-    text.bytes().fold(String::with_capacity(text.len()), |mut out, byte| {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => {
-                out.push(char::from(byte))
-            }
-            _ => out += &format!("%{byte:02X}"),
-        }
-        out
-    })
-}
-
-/// Returns the pass that a request shows, if it looks like one.
-pub(super) fn shown_pass(headers: &HeaderMap) -> Option<String> {
-    cookie(headers, PASS_COOKIE).filter(|pass| pass.len() == PASS_CHARS)
-}
-
-/// Returns the first cookie of this name.
-pub(super) fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
-    let fields = headers.get_all(COOKIE).iter().map(|value| value.as_bytes());
-    let mut pairs = fields
-        .filter(|field| field.len() <= COOKIE_BYTES_MAX)
-        .flat_map(|field| field.split(|byte| *byte == b';'));
-    pairs.find_map(|pair| {
-        let value = pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-        let value = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
-        std::str::from_utf8(value).ok().map(str::to_owned)
-    })
 }
 
 /// The fields of a form, or of a query.
@@ -274,7 +115,7 @@ pub(super) async fn step(
         return Err(failure.help("its pipeline needs `[challenge]`"));
     };
     if step == "challenge" {
-        let asked = ForwardedRequest::of(ip, &method, &uri, &headers);
+        let asked = read_forwarded(ip, &method, &uri, &headers);
         let shown = headers.get(&CHALLENGE).zip(asked.ok());
         // The proxy knows 401 and 403 only, and hands on what was meant.
         let is_throttled = headers.get(&STATUS).is_some_and(|status| status.as_bytes() == b"429");
