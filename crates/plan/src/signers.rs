@@ -7,7 +7,7 @@ use event::Span;
 use gate::application::{Application, ApplicationVersion, VersionState};
 use gate::signature::{DIRECTORY_PATH, KeyDirectory, VerificationKey};
 
-use crate::config::{ConfigProblems, ConfigView, Document, expected, key_directory_key};
+use crate::config::{ConfigProblems, ConfigView, Document, expected, key_authority_key, key_directory_key};
 use crate::entries;
 
 /// The keys of somebody who signs requests of robots.
@@ -32,6 +32,8 @@ pub enum KeyDirectorySource {
         url: String,
         /// The interval.
         refresh: Span,
+        /// Certificates in PEM of those who vouch for its host, instead of public authorities.
+        authority: Option<Arc<str>>,
     },
 }
 
@@ -68,8 +70,10 @@ pub(crate) fn key_directories(document: &Document, problems: &mut ConfigProblems
                     }
                 }
             }
-            (None, Some(url), _) => fetched(&view, url.to_owned(), problems),
-            (None, None, Some(agent)) => fetched(&view, format!("https://{agent}{DIRECTORY_PATH}"), problems),
+            (None, Some(url), _) => fetched(document, &view, url.to_owned(), problems),
+            (None, None, Some(agent)) => {
+                fetched(document, &view, format!("https://{agent}{DIRECTORY_PATH}"), problems)
+            }
             (None, None, None) => {
                 let help = "add `file`, `url` or `agent`".to_owned();
                 problems.add(view.origin("name"), format!("`{name}` has no keys"), Some(help));
@@ -81,14 +85,26 @@ pub(crate) fn key_directories(document: &Document, problems: &mut ConfigProblems
     plans
 }
 
-fn fetched(view: &ConfigView<'_>, url: String, problems: &mut ConfigProblems) -> KeyDirectorySource {
+fn fetched(
+    document: &Document,
+    view: &ConfigView<'_>,
+    url: String,
+    problems: &mut ConfigProblems,
+) -> KeyDirectorySource {
     if !is_allowed(&url) {
         let help =
             "expected `https://...`, or `http://` with a loopback address such as 127.0.0.1".to_owned();
         problems.add(view.origin("url"), format!("keys are not fetched from `{url}`"), Some(help));
     }
+    // A file that could not be read was told of.
+    let file = view.str("name").and_then(|name| document.list_file(&key_authority_key(name)));
+    if let Some(file) = file.filter(|file| !file.text.contains("-----BEGIN CERTIFICATE-----")) {
+        let help = "it is PEM, with `-----BEGIN CERTIFICATE-----`".to_owned();
+        problems.add(view.origin("authority"), format!("{}: there is no certificate", file.name), Some(help));
+    }
     KeyDirectorySource::Url {
         url,
+        authority: file.map(|file| Arc::from(&*file.text)),
         refresh: view.span("refresh").unwrap_or(Span::hours(1)).max(Span::seconds(1)),
     }
 }

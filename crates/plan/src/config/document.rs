@@ -113,6 +113,7 @@ impl Document {
         for (section, field, key) in [
             ("set", "file", str::to_owned as fn(&str) -> String),
             ("key_directory", "file", key_directory_key),
+            ("key_directory", "authority", key_authority_key),
             ("forward_auth", "template", template_key),
         ] {
             for view in self.list(section) {
@@ -311,6 +312,11 @@ pub(crate) fn robot_key(robot: &str, file: &str) -> String {
 /// The key among a document's lists of the file of a directory of keys.
 pub(crate) fn key_directory_key(name: &str) -> String {
     format!("keys/{name}")
+}
+
+/// The key of the authorities that vouch for the host of a directory of keys.
+pub(crate) fn key_authority_key(name: &str) -> String {
+    format!("authorities/{name}")
 }
 
 /// The key among a document's lists of a file of phrases.

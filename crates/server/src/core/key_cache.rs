@@ -18,6 +18,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::core::blocking::blocking;
 
@@ -90,18 +91,20 @@ impl KeyCache {
     /// Fetches the directories that are due, one after the other.
     pub(crate) async fn refresh(self: &Arc<Self>, directories: &[KeyDirectoryPlan]) {
         let urls = directories.iter().filter_map(|directory| match &directory.source {
-            KeyDirectorySource::Url { url, refresh } => Some((directory.name.clone(), url.clone(), *refresh)),
+            KeyDirectorySource::Url { url, refresh, authority } => {
+                Some((directory.name.clone(), url.clone(), *refresh, authority.clone()))
+            }
             KeyDirectorySource::File(_) => None,
         });
         let urls: Vec<_> = urls.collect();
-        self.entries.lock().retain(|known, _| urls.iter().any(|(_, url, _)| url == known));
-        for (name, url, refresh) in urls {
+        self.entries.lock().retain(|known, _| urls.iter().any(|(_, url, ..)| url == known));
+        for (name, url, refresh, authority) in urls {
             let now = Instant::now();
             if self.entries.lock().get(&url).is_some_and(|entry| entry.due > now) {
                 continue;
             }
             let asked = url.clone();
-            let fetched = blocking(move || fetch(&asked)).await;
+            let fetched = blocking(move || fetch(&asked, authority.as_deref())).await;
             let refresh = Duration::from_micros(refresh.0.unsigned_abs());
             let result = if fetched.is_ok() { "ok" } else { "failed" };
             self.fetches.get_or_create(&FetchLabel { directory: name.clone(), result }).inc();
@@ -125,9 +128,20 @@ impl KeyCache {
     }
 }
 
-/// Fetches a directory.
-fn fetch(url: &str) -> Result<KeyDirectory, String> {
+/// Fetches a directory from a host that public authorities vouch for, or those of a configuration.
+fn fetch(url: &str, authority: Option<&str>) -> Result<KeyDirectory, String> {
+    let roots = match authority {
+        None => RootCerts::WebPki,
+        Some(pem) => {
+            let items = parse_pem(pem.as_bytes()).filter_map(|item| match item.ok()? {
+                PemItem::Certificate(certificate) => Some(certificate),
+                _ => None,
+            });
+            RootCerts::new_with_certs(&items.collect::<Vec<_>>())
+        }
+    };
     let agent: ureq::Agent = ureq::Agent::config_builder()
+        .tls_config(TlsConfig::builder().root_certs(roots).build())
         .timeout_global(Some(TIMEOUT))
         .max_redirects(0)
         .max_redirects_will_error(true)

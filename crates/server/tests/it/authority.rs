@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
 /// An authority whose files lie in a directory: `NAME.ca`, and `x.pem` with `x.key` of each certificate `x`.
 pub(crate) struct TestAuthority {
@@ -24,8 +24,24 @@ impl TestAuthority {
 
     /// Writes a certificate of this name for the own host, with its key. Answers with the paths of both.
     pub(crate) fn issue(&self, name: &str) -> [String; 2] {
+        self.issue_of(name, named(name, &["localhost", "127.0.0.1"]))
+    }
+
+    /// Writes a certificate of this name for another host.
+    pub(crate) fn issue_for(&self, name: &str, host: &str) -> [String; 2] {
+        self.issue_of(name, named(name, &[host]))
+    }
+
+    /// Writes a certificate of this name for the own host, which has run out long ago.
+    pub(crate) fn issue_old(&self, name: &str) -> [String; 2] {
+        let mut params = named(name, &["localhost", "127.0.0.1"]);
+        params.not_before = date_time_ymd(2001, 1, 1);
+        params.not_after = date_time_ymd(2002, 1, 1);
+        self.issue_of(name, params)
+    }
+
+    fn issue_of(&self, name: &str, params: CertificateParams) -> [String; 2] {
         let key = KeyPair::generate().unwrap();
-        let params = named(name, &["localhost", "127.0.0.1"]);
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         let write = |ending: &str, text: String| {
             let path = self.directory.join(format!("{name}.{ending}"));

@@ -12,8 +12,11 @@ use std::time::{Duration, Instant};
 use data_encoding::{BASE64, BASE64URL_NOPAD};
 use engine::Directory;
 use ring::signature::{Ed25519KeyPair, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::{Digest, Sha256};
 
+use crate::authority::TestAuthority;
 use crate::harness::{NOW, Running, SetClock, start, start_by};
 use crate::name_server::{NameServer, Say};
 
@@ -341,6 +344,105 @@ fn keys_are_fetched_from_configured_directories_and_nowhere_else() {
         assert_eq!(signatures(server, "robot", "unknown_key"), 2);
         // A request makes nobody fetch anything.
         assert_eq!((asked.load(Ordering::SeqCst), never.load(Ordering::SeqCst)), (1, 0));
+    });
+}
+
+/// A web server over TLS that shows the certificate in these files, and writes these bytes on each connection; a slow one writes
+/// them one by one, a second each.
+fn tls_server([certificate, key]: &[String; 2], answer: Vec<u8>, is_slow: bool) -> String {
+    let chain = CertificateDer::pem_file_iter(certificate).unwrap().map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_file(key).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider);
+    let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+    let config = Arc::new(config.with_single_cert(chain, key).unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(stream) = stream else { return };
+            let (config, answer) = (Arc::clone(&config), answer.clone());
+            std::thread::spawn(move || {
+                let connection = rustls::ServerConnection::new(config).unwrap();
+                let mut stream = rustls::StreamOwned::new(connection, stream);
+                let mut request = [0; 4096];
+                // Whoever does not believe the certificate goes.
+                if stream.read(&mut request).is_err() {
+                    return;
+                }
+                let size = if is_slow { 1 } else { answer.len() };
+                for part in answer.chunks(size) {
+                    if stream.write_all(part).and_then(|()| stream.flush()).is_err() {
+                        return;
+                    }
+                    if is_slow {
+                        std::thread::sleep(Duration::from_secs(1));
+                    }
+                }
+                stream.conn.send_close_notify();
+                let _ = stream.flush();
+            });
+        }
+    });
+    format!("127.0.0.1:{port}")
+}
+
+#[test]
+fn keys_come_over_tls_from_hosts_that_somebody_vouches_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let [own, other] = ["own", "other"].map(|name| TestAuthority::new(folder.path(), name));
+    let signer = pair(3);
+    let keys = page(&format!("{{\"keys\": [{}]}}", jwk(&signer).0));
+    let good = tls_server(&own.issue("good"), keys.clone(), false);
+    let to_good = format!(
+        "HTTP/1.1 302 Found\r\nLocation: https://{good}/keys\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    );
+    let endless = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n".iter().copied().chain([b' '; 2 << 20]);
+    let long_head = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n{{\"keys\": []}}", "x".repeat(64 << 10));
+    let fast = |files: &[String; 2], answer: Vec<u8>| tls_server(files, answer, false);
+    let directory = |name: &str, address: &str, more: &str| {
+        format!(
+            "[[key_directory]]\nname = \"{name}\"\nagent = \"{name}.test\"\nurl = \"https://{address}/keys\"\n{more}\n"
+        )
+    };
+    let trusted = format!("authority = {:?}", own.path);
+    let refused = [
+        ("strange", fast(&other.issue("strange"), keys.clone()), trusted.as_str()),
+        ("public", good.clone(), ""),
+        ("elsewhere", fast(&own.issue_for("elsewhere", "robot.example"), keys.clone()), &trusted),
+        ("old", fast(&own.issue_old("old"), keys.clone()), &trusted),
+        ("moved", fast(&own.issue("moved"), to_good.into_bytes()), &trusted),
+        ("endless", fast(&own.issue("endless"), endless.collect()), &trusted),
+        ("long-head", fast(&own.issue("long"), long_head.into_bytes()), &trusted),
+        ("broken", fast(&own.issue("broken"), page("{\"keys\": 3}")), &trusted),
+        (
+            "absent",
+            fast(&own.issue("absent"), b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec()),
+            &trusted,
+        ),
+        ("slow", tls_server(&own.issue("slow"), keys, true), &trusted),
+    ];
+    let mut more = directory("robot-example", &good, &trusted);
+    more.extend(refused.iter().map(|(name, address, authority)| directory(name, address, authority)));
+    with_site(&more, |server| {
+        let fetches = |name: &str, result: &str| {
+            let line =
+                format!("tollhouse_key_directory_fetches_total{{directory=\"{name}\",result=\"{result}\"}} ");
+            server.get("/metrics").body.contains(&line)
+        };
+        for (name, ..) in &refused {
+            wait(name, || fetches(name, "failed"));
+            assert!(!fetches(name, "ok"), "{name}");
+        }
+        assert!(fetches("robot-example", "ok") && !fetches("robot-example", "failed"));
+        let agent = Some("https://robot-example.test");
+        check(server, &lines(&robot(&signer, agent, "www.example.org", 0, "one")), KNOWN);
+        for (number, (name, ..)) in refused.iter().enumerate() {
+            let agent = format!("https://{name}.test");
+            let headers = robot(&signer, Some(&agent), "www.example.org", 0, &number.to_string());
+            check(server, &lines(&headers), &["BOT_REFUSED"]);
+        }
+        assert_eq!(signatures(server, "robot", "unknown_key"), refused.len() as u64);
     });
 }
 

@@ -99,6 +99,12 @@ pub(super) const KEY_DIRECTORY: Section = Section {
             "Instead of `file`: where the keys are fetched, in the background. Unless given: `/.well-known/http-message-signatures-directory` of `agent`. `https`, or `http` on a loopback address",
         ),
         setting(
+            "authority",
+            SettingType::Text,
+            None,
+            "File of certificates in PEM, relative to this file: who vouches for the host of `url`, instead of public authorities",
+        ),
+        setting(
             "refresh",
             SettingType::Span,
             Some("\"1h\""),
