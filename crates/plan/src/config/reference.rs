@@ -1,5 +1,8 @@
 //! The reference of settings in Markdown, read off their lists.
 
+use event::{ColumnError, SchemaBuilder};
+use gate::columns::{BaitColumns, ChallengeColumns, FormColumns};
+
 use super::spec::{self, SECTIONS, SectionForm, SettingType};
 
 /// Returns the reference of every section and key in Markdown.
@@ -27,8 +30,26 @@ pub(crate) fn settings_reference() -> String {
             };
             inner.iter().for_each(|one| text += &row(one, &format!("{}.", setting.key), one.required));
         }
+        text += &facts_reference(section.name).unwrap_or_default();
     }
     text
+}
+
+/// Returns the facts that a pipeline has by one of its sections, if it has some.
+fn facts_reference(section: &str) -> Option<String> {
+    let register: fn(&mut SchemaBuilder) -> Result<(), ColumnError> = match section {
+        "challenge" => |builder| ChallengeColumns::register(builder).map(drop),
+        "form" => |builder| FormColumns::register(builder).map(drop),
+        "bait" => |builder| BaitColumns::register(builder).map(drop),
+        _ => return None,
+    };
+    let mut builder = SchemaBuilder::default();
+    register(&mut builder).ok()?;
+    let mut text = "\n| fact | type | meaning |\n|---|---|---|\n".to_owned();
+    for column in builder.finish().columns() {
+        text += &format!("| `{}` | {} | {} |\n", column.name, column.kind, column.doc);
+    }
+    Some(text)
 }
 
 /// A setting's line in the reference.
