@@ -149,7 +149,7 @@ impl Engine {
     }
 
     /// Queues items, but for those whose decisions are others by now, as where nothing could be logged.
-    pub(crate) fn queue_reviews(&self, mut items: Vec<ReviewItem>, decisions: &[Decision]) {
+    pub(crate) async fn queue_reviews(&self, mut items: Vec<ReviewItem>, decisions: &[Decision]) {
         if items.is_empty() {
             return;
         }
@@ -161,7 +161,7 @@ impl Engine {
             .iter()
             .map(|item| ActionLabel { pipeline: item.pipeline.clone(), action: item.action.to_string() })
             .collect();
-        let (outcomes, written) = self.reviews.push(items, &plan.node.review);
+        let (outcomes, written) = self.reviews.push(items, &plan.node.review).await;
         for (outcome, label) in outcomes.iter().zip(&labels) {
             match outcome {
                 QueueOutcome::Taken => _ = self.metrics.reviews_queued.get_or_create(label).inc(),
@@ -223,7 +223,7 @@ impl Engine {
         word: ReviewInput<'_>,
         now: Time,
     ) -> Result<ReviewedItem, ReviewError> {
-        let mut reviewed = self.take_review_word(id, word, now)?;
+        let mut reviewed = self.take_review_word(id, word, now).await?;
         if let Some(class) = &reviewed.class {
             let said = FeedbackInput { class, by: Some(word.by) };
             reviewed.feedback = Some(self.feedback(id, said, now).await);
@@ -242,7 +242,7 @@ impl Engine {
         let AlikeReviews { waiting, mut passed_over, .. } = alike;
         let mut reviewed = Vec::with_capacity(waiting.len());
         for item in waiting {
-            match self.take_review_word(item.id, word, now) {
+            match self.take_review_word(item.id, word, now).await {
                 Ok(taken) => reviewed.push(taken),
                 Err(error) => passed_over.push((item.id, error)),
             }
@@ -277,7 +277,7 @@ impl Engine {
     }
 
     /// Takes a word without its feedback.
-    fn take_review_word(
+    async fn take_review_word(
         &self,
         id: RecordId,
         word: ReviewInput<'_>,
@@ -288,7 +288,7 @@ impl Engine {
         let known = self.reviews.may_decide(id, by, verdict, &plan.node.review, now)?;
         let pipeline = plan.pipeline(Some(&known.pipeline));
         let class = review_class(pipeline.map(|pipeline| &**pipeline), &known.pipeline, verdict, class)?;
-        let (item, is_new) = self.reviews.decide(id, by, verdict, &plan.node.review, now)?;
+        let (item, is_new) = self.reviews.decide(id, by, verdict, &plan.node.review, now).await?;
         if is_new {
             self.count_review_word(&item, by, pipeline.map(|pipeline| &**pipeline), now);
         }

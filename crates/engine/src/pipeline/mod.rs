@@ -257,7 +257,7 @@ impl Engine {
             row.pipeline.schema.transient().iter().for_each(|slot| _ = row.facts.clear(*slot));
         }
         let Some(journal) = &self.journal else {
-            self.queue_reviews(reviews, &decisions);
+            self.queue_reviews(reviews, &decisions).await;
             self.show_live(&observed, &decisions);
             return decisions;
         };
@@ -306,7 +306,7 @@ impl Engine {
         records.clear();
         self.records.give(records);
         // After the journal: who opens a review finds its decision there.
-        self.queue_reviews(reviews, &decisions);
+        self.queue_reviews(reviews, &decisions).await;
         self.show_live(&observed, &decisions);
         decisions
     }

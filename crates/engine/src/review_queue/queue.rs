@@ -1,13 +1,22 @@
-//! The queue as threads share it: the table behind a lock, and its files, which no lock of the table waits for.
+//! The queue as threads share it: the table behind a lock, and its files, which one thread writes.
+//!
+//! ```text
+//! change ─► the table, its entry, a place among those who wait ─► the writer: entries of all of them ─► who waits is woken
+//! ```
+//!
+//! Whoever changes something waits as a future, so neither a lock nor a thread of callers is held while the disk is written.
 
 use std::collections::HashSet;
+use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::thread::JoinHandle;
 
 use disk::Device;
 use event::{Key, Shingle, Time};
 use journal::RecordId;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use plan::ReviewPlan;
 
 use super::item::{ReviewItem, ReviewVerdict};
@@ -23,7 +32,17 @@ const LOG_BYTES_MIN: u64 = 4 << 20;
 /// The queue of reviews.
 #[derive(Debug, Default)]
 pub struct ReviewQueue {
+    shared: Arc<SharedReviews>,
+    /// Writes what has changed; `None` for a queue in memory.
+    writer: Option<JoinHandle<()>>,
+}
+
+/// A queue, as its writer sees it, too.
+#[derive(Debug, Default)]
+struct SharedReviews {
     state: Mutex<ReviewQueueState>,
+    /// Wakes the writer.
+    changed: Condvar,
     /// `None` for a queue in memory.
     files: Option<ReviewFiles>,
 }
@@ -33,9 +52,20 @@ struct ReviewQueueState {
     table: ReviewTable,
     /// Entries for the log, in the order of the changes.
     pending: Vec<Vec<u8>>,
+    /// Those who wait until their entries are written.
+    waiting: Vec<Arc<Mutex<PendingReviewWrite>>>,
+    /// True once nothing more will change.
+    is_closed: bool,
 }
 
-/// The locks are taken in the order `writing`, `log`, state.
+/// A wait for what was changed to be written.
+#[derive(Debug, Default)]
+struct PendingReviewWrite {
+    result: Option<io::Result<()>>,
+    waker: Option<Waker>,
+}
+
+/// The writer and the housekeeping use them. The locks are taken in the order `writing`, `log`, state.
 #[derive(Debug)]
 struct ReviewFiles {
     device: Box<dyn Device>,
@@ -57,7 +87,7 @@ impl ReviewQueue {
     ///
     /// # Errors
     /// The device's.
-    pub(crate) fn open(device: Box<dyn Device>) -> io::Result<ReviewQueue> {
+    pub fn open(device: Box<dyn Device>) -> io::Result<ReviewQueue> {
         let mut stored = store::read(&*device)?;
         let mut table = ReviewTable::default();
         for (id, item) in std::mem::take(&mut stored.items) {
@@ -68,13 +98,18 @@ impl ReviewQueue {
         }
         let log = Mutex::new(ReviewLog::behind(&stored));
         let files = ReviewFiles { device, log, writing: Mutex::default(), lost: stored.lost };
-        let state = ReviewQueueState { table, pending: Vec::new() };
-        Ok(ReviewQueue { state: Mutex::new(state), files: Some(files) })
+        let state = ReviewQueueState { table, ..ReviewQueueState::default() };
+        let shared =
+            Arc::new(SharedReviews { state: Mutex::new(state), changed: Condvar::new(), files: Some(files) });
+        let written = Arc::clone(&shared);
+        let writer =
+            std::thread::Builder::new().name("reviews".to_owned()).spawn(move || written.keep_writing())?;
+        Ok(ReviewQueue { shared, writer: Some(writer) })
     }
 
     /// Returns the bytes of its files that could not be read when they were opened.
-    pub(crate) fn lost_bytes(&self) -> u64 {
-        self.files.as_ref().map_or(0, |files| files.lost)
+    pub fn lost_bytes(&self) -> u64 {
+        self.shared.files.as_ref().map_or(0, |files| files.lost)
     }
 
     /// Returns an item.
@@ -82,7 +117,7 @@ impl ReviewQueue {
     /// # Errors
     /// [`ReviewError::Unknown`].
     pub fn get(&self, id: RecordId) -> Result<Arc<ReviewItem>, ReviewError> {
-        self.state.lock().table.get(id).map(Arc::clone).ok_or(ReviewError::Unknown(id))
+        self.shared.state.lock().table.get(id).map(Arc::clone).ok_or(ReviewError::Unknown(id))
     }
 
     /// Returns a page of those that are wanted, behind a place.
@@ -94,17 +129,17 @@ impl ReviewQueue {
         limit: usize,
         now: Time,
     ) -> ReviewPage {
-        self.state.lock().table.page(filter, order, after, limit, now)
+        self.shared.state.lock().table.page(filter, order, after, limit, now)
     }
 
     /// Returns the number of items by state.
     pub fn census(&self, plan: &ReviewPlan, now: Time) -> ReviewCensus {
-        self.state.lock().table.census(plan, now)
+        self.shared.state.lock().table.census(plan, now)
     }
 
     /// Returns the number of items that are not decided and share a key, counted up to `most`.
     pub fn waiting_with(&self, key: Key, most: usize) -> usize {
-        self.state.lock().table.waiting_with(key, most)
+        self.shared.state.lock().table.waiting_with(key, most)
     }
 
     /// Returns the items that share a key and wait for a reviewer's word, the oldest first, at most so many; and as many others
@@ -117,21 +152,21 @@ impl ReviewQueue {
         plan: &ReviewPlan,
         now: Time,
     ) -> AlikeReviews {
-        self.state.lock().table.alike(key, word, most, plan, now)
+        self.shared.state.lock().table.alike(key, word, most, plan, now)
     }
 
     /// Queues items. Answers what became of each.
     ///
     /// # Errors
     /// If they cannot be written: they are in the queue, and a restart may lose them.
-    pub(crate) fn push(
+    pub(crate) async fn push(
         &self,
         items: Vec<ReviewItem>,
         plan: &ReviewPlan,
     ) -> (Vec<QueueOutcome>, io::Result<()>) {
         let mut outcomes = Vec::with_capacity(items.len());
         {
-            let mut state = self.state.lock();
+            let mut state = self.shared.state.lock();
             for item in items {
                 let id = item.id;
                 let queued = state.table.push(item, plan);
@@ -144,57 +179,57 @@ impl ReviewQueue {
                 outcomes.push(queued);
             }
         }
-        (outcomes, self.write())
+        (outcomes, self.written().await)
     }
 
     /// Gives an item to a reviewer for a time, or for longer.
     ///
     /// # Errors
     /// [`ReviewError`].
-    pub fn claim(
+    pub async fn claim(
         &self,
         id: RecordId,
         by: &str,
         plan: &ReviewPlan,
         now: Time,
     ) -> Result<Arc<ReviewItem>, ReviewError> {
-        self.change(|table| table.claim(id, by, plan, now))
+        self.change(|table| table.claim(id, by, plan, now)).await
     }
 
     /// Takes back a reviewer's claim.
     ///
     /// # Errors
     /// [`ReviewError`].
-    pub fn release(&self, id: RecordId, by: &str, now: Time) -> Result<Arc<ReviewItem>, ReviewError> {
-        self.change(|table| table.release(id, by, now))
+    pub async fn release(&self, id: RecordId, by: &str, now: Time) -> Result<Arc<ReviewItem>, ReviewError> {
+        self.change(|table| table.release(id, by, now)).await
     }
 
     /// Has a lead decide an item.
     ///
     /// # Errors
     /// [`ReviewError`].
-    pub fn escalate(
+    pub async fn escalate(
         &self,
         id: RecordId,
         by: &str,
         why: &str,
         now: Time,
     ) -> Result<Arc<ReviewItem>, ReviewError> {
-        self.change(|table| table.escalate(id, by, why, now))
+        self.change(|table| table.escalate(id, by, why, now)).await
     }
 
     /// Adds a comment, whoever works on the item, and also once it is decided.
     ///
     /// # Errors
     /// [`ReviewError`].
-    pub fn comment(
+    pub async fn comment(
         &self,
         id: RecordId,
         by: &str,
         text: &str,
         now: Time,
     ) -> Result<Arc<ReviewItem>, ReviewError> {
-        self.change(|table| table.comment(id, by, text, now))
+        self.change(|table| table.comment(id, by, text, now)).await
     }
 
     /// Checks whether a reviewer may have this word on an item now.
@@ -209,7 +244,7 @@ impl ReviewQueue {
         plan: &ReviewPlan,
         now: Time,
     ) -> Result<Arc<ReviewItem>, ReviewError> {
-        let state = self.state.lock();
+        let state = self.shared.state.lock();
         state.table.may_decide(id, by, verdict, plan, now)?;
         state.table.get(id).map(Arc::clone).ok_or(ReviewError::Unknown(id))
     }
@@ -218,7 +253,7 @@ impl ReviewQueue {
     ///
     /// # Errors
     /// [`ReviewError`].
-    pub(crate) fn decide(
+    pub(crate) async fn decide(
         &self,
         id: RecordId,
         by: &str,
@@ -227,30 +262,124 @@ impl ReviewQueue {
         now: Time,
     ) -> Result<(Arc<ReviewItem>, bool), ReviewError> {
         let (item, is_new) = {
-            let mut state = self.state.lock();
+            let mut state = self.shared.state.lock();
             let (item, is_new) = state.table.decide(id, by, verdict, plan, now)?;
             state.note(&item);
             (item, is_new)
         };
-        self.write_or_mend()?;
+        self.written().await?;
         Ok((item, is_new))
     }
 
-    fn change(
+    async fn change(
         &self,
         change: impl FnOnce(&mut ReviewTable) -> Result<Arc<ReviewItem>, ReviewError>,
     ) -> Result<Arc<ReviewItem>, ReviewError> {
         let item = {
-            let mut state = self.state.lock();
+            let mut state = self.shared.state.lock();
             let item = change(&mut state.table)?;
             state.note(&item);
             item
         };
-        self.write_or_mend()?;
+        self.written().await?;
         Ok(item)
     }
 
-    /// Writes what has changed by now. It outlives the process then, and is synced with the housekeeping.
+    /// Waits until what has changed by now is written: it outlives the process then, and is synced with the housekeeping.
+    async fn written(&self) -> io::Result<()> {
+        if self.writer.is_none() {
+            self.shared.state.lock().pending.clear();
+            return Ok(());
+        }
+        let place = Arc::<Mutex<PendingReviewWrite>>::default();
+        self.shared.state.lock().waiting.push(Arc::clone(&place));
+        self.shared.changed.notify_one();
+        poll_fn(|context| {
+            let mut place = place.lock();
+            match place.result.take() {
+                Some(result) => Poll::Ready(result),
+                None => {
+                    place.waker = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// Writes images of all items. Decisions and reviewers go on meanwhile.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn save(&self) -> io::Result<()> {
+        self.shared.save()
+    }
+
+    /// Returns the number of items of events that have a key of these.
+    pub(crate) fn count_of(&self, shingles: &HashSet<Shingle>) -> u64 {
+        let is_meant = |item: &ReviewItem| item.keys.iter().any(|(_, shingle)| shingles.contains(shingle));
+        self.shared.state.lock().table.all().iter().filter(|item| is_meant(item)).count() as u64
+    }
+
+    /// Takes out the items of events that have a key of these, and writes the others. Answers how many went.
+    ///
+    /// # Errors
+    /// If the device does not write.
+    pub(crate) fn erase(&self, shingles: &HashSet<Shingle>) -> io::Result<u64> {
+        self.shared.erase(shingles)
+    }
+
+    /// Lets go of what was decided before a time, or was published and not looked at, and syncs the log or writes images of all.
+    /// Answers how many items went.
+    ///
+    /// # Errors
+    /// The device's.
+    pub(crate) fn maintain(&self, before: Option<Time>) -> io::Result<usize> {
+        self.shared.maintain(before)
+    }
+}
+
+impl Drop for ReviewQueue {
+    fn drop(&mut self) {
+        self.shared.state.lock().is_closed = true;
+        self.shared.changed.notify_one();
+        // It has nothing to write but what is waited for.
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+impl SharedReviews {
+    /// Writes what is waited for, until the queue is closed.
+    fn keep_writing(&self) {
+        loop {
+            let waiting = {
+                let mut state = self.state.lock();
+                while state.waiting.is_empty() && !state.is_closed {
+                    self.changed.wait(&mut state);
+                }
+                std::mem::take(&mut state.waiting)
+            };
+            if waiting.is_empty() {
+                return;
+            }
+            // With images of all items if something was not written before.
+            let written = self.write().or_else(|_| self.save());
+            for place in waiting {
+                let mut place = place.lock();
+                place.result = Some(match &written {
+                    Ok(()) => Ok(()),
+                    Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+                });
+                if let Some(waker) = place.waker.take() {
+                    waker.wake();
+                }
+            }
+        }
+    }
+
+    /// Writes what has changed by now.
     fn write(&self) -> io::Result<()> {
         let Some(ReviewFiles { device, log, .. }) = &self.files else {
             self.state.lock().pending.clear();
@@ -261,16 +390,8 @@ impl ReviewQueue {
         log.append(&**device, &pending)
     }
 
-    /// Writes what has changed, with images of all items if something was not written before.
-    fn write_or_mend(&self) -> io::Result<()> {
-        self.write().or_else(|_| self.save())
-    }
-
-    /// Writes images of all items. Decisions and reviewers go on meanwhile.
-    ///
-    /// # Errors
-    /// The device's.
-    pub(crate) fn save(&self) -> io::Result<()> {
+    /// See [`ReviewQueue::save`].
+    fn save(&self) -> io::Result<()> {
         let Some(ReviewFiles { device, log, writing, .. }) = &self.files else { return Ok(()) };
         let _alone = writing.lock();
         {
@@ -306,17 +427,8 @@ impl ReviewQueue {
         }
     }
 
-    /// Returns the number of items of events that have a key of these.
-    pub(crate) fn count_of(&self, shingles: &HashSet<Shingle>) -> u64 {
-        let is_meant = |item: &ReviewItem| item.keys.iter().any(|(_, shingle)| shingles.contains(shingle));
-        self.state.lock().table.all().iter().filter(|item| is_meant(item)).count() as u64
-    }
-
-    /// Takes out the items of events that have a key of these, and writes the others. Answers how many went.
-    ///
-    /// # Errors
-    /// The device's.
-    pub(crate) fn erase(&self, shingles: &HashSet<Shingle>) -> io::Result<u64> {
+    /// See [`ReviewQueue::erase`].
+    fn erase(&self, shingles: &HashSet<Shingle>) -> io::Result<u64> {
         let mut erased = 0;
         {
             let mut state = self.state.lock();
@@ -332,12 +444,8 @@ impl ReviewQueue {
         Ok(erased)
     }
 
-    /// Lets go of what was decided before a time, or was published and not looked at, and syncs the log or writes images of all.
-    /// Answers how many items went.
-    ///
-    /// # Errors
-    /// The device's.
-    pub(crate) fn maintain(&self, before: Option<Time>) -> io::Result<usize> {
+    /// See [`ReviewQueue::maintain`].
+    fn maintain(&self, before: Option<Time>) -> io::Result<usize> {
         let gone = {
             let mut state = self.state.lock();
             let gone = before.map(|before| state.table.expire(before)).unwrap_or_default();

@@ -7,6 +7,7 @@ use event::{Key, Kind, Shingle, Space, Span, Time};
 use journal::RecordId;
 use judge::Action;
 use plan::ReviewPlan;
+use pollster::block_on;
 use proptest::prelude::*;
 
 use super::*;
@@ -332,7 +333,7 @@ fn run(steps: Vec<Step>, plan: ReviewPlan) {
                 last += 1;
                 let action = if is_held { Action::ReviewBefore } else { Action::ReviewAfter };
                 let new = item(last, action, f64::from(exposure) - 2.0, keys, now);
-                queue.push(vec![new.clone()], &plan).1.unwrap();
+                block_on(queue.push(vec![new.clone()], &plan)).1.unwrap();
                 model.push(new);
             }
             Step::Claim { item, by } => {
@@ -343,7 +344,7 @@ fn run(steps: Vec<Step>, plan: ReviewPlan) {
                         model.blocked(item, by).or_else(|| model.unwanted(item, by)).unwrap_or("ok")
                     }
                 };
-                let found = queue.claim(RecordId(id), REVIEWERS[by], &plan, now);
+                let found = block_on(queue.claim(RecordId(id), REVIEWERS[by], &plan, now));
                 assert_eq!(told(&found), expected, "{step:?}");
                 if expected == "ok" {
                     model.items.get_mut(&id).unwrap().claim = Some((by, now + plan.claim));
@@ -359,7 +360,7 @@ fn run(steps: Vec<Step>, plan: ReviewPlan) {
                         None => "ok",
                     },
                 };
-                let found = queue.release(RecordId(id), REVIEWERS[by], now);
+                let found = block_on(queue.release(RecordId(id), REVIEWERS[by], now));
                 assert_eq!(told(&found), expected, "{step:?}");
                 if expected == "ok" {
                     model.items.get_mut(&id).unwrap().claim = None;
@@ -369,7 +370,7 @@ fn run(steps: Vec<Step>, plan: ReviewPlan) {
                 let id = pick(item);
                 let expected =
                     model.items.get(&id).map_or("unknown", |item| model.blocked(item, by).unwrap_or("ok"));
-                let found = queue.escalate(RecordId(id), REVIEWERS[by], "odd", now);
+                let found = block_on(queue.escalate(RecordId(id), REVIEWERS[by], "odd", now));
                 assert_eq!(told(&found), expected, "{step:?}");
                 if expected == "ok" {
                     let item = model.items.get_mut(&id).unwrap();
@@ -379,14 +380,17 @@ fn run(steps: Vec<Step>, plan: ReviewPlan) {
             Step::Comment { item, by } => {
                 let id = pick(item);
                 let expected = if model.items.contains_key(&id) { "ok" } else { "unknown" };
-                assert_eq!(told(&queue.comment(RecordId(id), REVIEWERS[by], "hm \u{1}", now)), expected);
+                assert_eq!(
+                    told(&block_on(queue.comment(RecordId(id), REVIEWERS[by], "hm \u{1}", now))),
+                    expected
+                );
                 if let Some(item) = model.items.get_mut(&id) {
                     item.comments += 1;
                 }
             }
             Step::Decide { item, by, refuse } => {
                 let id = pick(item);
-                let found = queue.decide(RecordId(id), REVIEWERS[by], verdict(refuse), &plan, now);
+                let found = block_on(queue.decide(RecordId(id), REVIEWERS[by], verdict(refuse), &plan, now));
                 assert_eq!(told(&found), model.decide(id, by, refuse), "{step:?}");
             }
             Step::DecideAlike { key, by, refuse, most } => {
@@ -403,7 +407,7 @@ fn run(steps: Vec<Step>, plan: ReviewPlan) {
                 let found: Vec<u64> = alike.waiting.iter().map(|item| item.id.0).collect();
                 assert_eq!((&found[..], alike.has_more), (&expected[..shown], shown < expected.len()));
                 for id in found {
-                    queue.decide(RecordId(id), REVIEWERS[by], verdict(refuse), &plan, now).unwrap();
+                    block_on(queue.decide(RecordId(id), REVIEWERS[by], verdict(refuse), &plan, now)).unwrap();
                     assert_eq!(model.decide(id, by, refuse), "ok");
                 }
             }
@@ -451,8 +455,8 @@ proptest! {
             }
             let now = START + Span::seconds(number as i64);
             let written = match images.contains_key(&id) {
-                false => queue.push(vec![item(id, Action::ReviewBefore, 1.0, 3, now)], &plan).1.is_ok(),
-                true => queue.comment(RecordId(id), "ann", &number.to_string(), now).is_ok(),
+                false => block_on(queue.push(vec![item(id, Action::ReviewBefore, 1.0, 3, now)], &plan)).1.is_ok(),
+                true => block_on(queue.comment(RecordId(id), "ann", &number.to_string(), now)).is_ok(),
             };
             let (known, acknowledged) = images.entry(id).or_default();
             known.push(ReviewItem::clone(&queue.get(RecordId(id)).unwrap()));
@@ -475,6 +479,46 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever stands in the files, a queue opens, and what is written behind it is there again, and all that could be read.
+    #[test]
+    fn any_bytes_are_files_of_a_queue(
+        changes in prop::collection::vec((0..2usize, any::<u16>(), any::<u8>(), any::<bool>()), 0..12),
+        tail in prop::collection::vec(any::<u8>(), 0..64),
+    ) {
+        let device = MemoryDevice::new();
+        let (queue, plan) = (open(&device), plan(1, &[]));
+        block_on(queue.push((1..4).map(|id| item(id, Action::ReviewBefore, 1.0, 3, START)).collect(), &plan)).1.unwrap();
+        queue.save().unwrap();
+        block_on(queue.push((4..7).map(|id| item(id, Action::ReviewAfter, 2.0, 5, START)).collect(), &plan)).1.unwrap();
+        let log = device.list().unwrap().into_iter().find(|name| name.ends_with(".log")).unwrap();
+        let mut files = [IMAGES, log.as_str()].map(|name| (name.to_owned(), device.read(name).unwrap()));
+        for (file, at, byte, is_cut) in changes {
+            let bytes = &mut files[file].1;
+            let at = usize::from(at) % (bytes.len() + 1);
+            match bytes.get_mut(at) {
+                Some(place) if !is_cut => *place ^= byte,
+                _ => bytes.truncate(at),
+            }
+        }
+        files[1].1.extend(tail);
+        let damaged = MemoryDevice::new();
+        files.iter().for_each(|(name, bytes)| damaged.write(name, bytes));
+        let found = open(&damaged);
+        let before = all(&found, START);
+        prop_assert!(before.values().all(|item| (1..7).contains(&item.id.0)));
+        block_on(found.push(vec![item(9, Action::ReviewBefore, 1.0, 1, START)], &plan)).1.unwrap();
+        let with = all(&found, START);
+        prop_assert_eq!(with.len(), before.len() + 1);
+        prop_assert_eq!(&all(&open(&damaged), START), &with);
+        found.save().unwrap();
+        let again = open(&damaged);
+        prop_assert_eq!((all(&again, START), again.lost_bytes()), (with, 0));
+    }
+}
+
 /// A log that is cut off anywhere is one of a killed process: it has what was whole, and is no damage.
 #[test]
 fn a_log_that_is_cut_off_has_what_was_whole() {
@@ -482,9 +526,9 @@ fn a_log_that_is_cut_off_has_what_was_whole() {
     let (queue, plan) = (open(&device), plan(1, &[]));
     let mut states = vec![all(&queue, START)];
     for id in 1..4 {
-        queue.push(vec![item(id, Action::ReviewAfter, id as f64, 5, START)], &plan).1.unwrap();
+        block_on(queue.push(vec![item(id, Action::ReviewAfter, id as f64, 5, START)], &plan)).1.unwrap();
         states.push(all(&queue, START));
-        queue.decide(RecordId(id), "ann", ReviewVerdict::Refuse, &plan, START).unwrap();
+        block_on(queue.decide(RecordId(id), "ann", ReviewVerdict::Refuse, &plan, START)).unwrap();
         states.push(all(&queue, START));
     }
     let name = "reviews.0.log";
@@ -499,7 +543,7 @@ fn a_log_that_is_cut_off_has_what_was_whole() {
         assert!(state >= reached, "{length}");
         reached = state;
         // It goes on behind the torn end, in a log of its own.
-        found.push(vec![item(9, Action::ReviewBefore, 1.0, 1, START)], &plan).1.unwrap();
+        block_on(found.push(vec![item(9, Action::ReviewBefore, 1.0, 1, START)], &plan)).1.unwrap();
         assert!(open(&cut).get(RecordId(9)).is_ok());
     }
     assert_eq!(reached, states.len() - 1);
@@ -511,7 +555,7 @@ fn damage_is_told_and_the_other_items_stand() {
     let device = MemoryDevice::new();
     let (queue, plan) = (open(&device), plan(1, &[]));
     let items = (1..6).map(|id| item(id, Action::ReviewBefore, 1.0, 1, START)).collect();
-    queue.push(items, &plan).1.unwrap();
+    block_on(queue.push(items, &plan)).1.unwrap();
     queue.save().unwrap();
     let bytes = device.read(IMAGES).unwrap();
     let device_of = |bytes: &[u8]| {

@@ -397,7 +397,10 @@ fn keys_come_over_tls_from_hosts_that_somebody_vouches_for() {
     let to_good = format!(
         "HTTP/1.1 302 Found\r\nLocation: https://{good}/keys\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     );
-    let endless = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n".iter().copied().chain([b' '; 2 << 20]);
+    let endless = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+        .iter()
+        .copied()
+        .chain(std::iter::repeat_n(b' ', 2 << 20));
     let long_head = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n{{\"keys\": []}}", "x".repeat(64 << 10));
     let fast = |files: &[String; 2], answer: Vec<u8>| tls_server(files, answer, false);
     let directory = |name: &str, address: &str, more: &str| {
@@ -406,23 +409,24 @@ fn keys_come_over_tls_from_hosts_that_somebody_vouches_for() {
         )
     };
     let trusted = format!("authority = {:?}", own.path);
+    let trusted = trusted.as_str();
     let refused = [
-        ("strange", fast(&other.issue("strange"), keys.clone()), trusted.as_str()),
+        ("strange", fast(&other.issue("strange"), keys.clone()), trusted),
         ("public", good.clone(), ""),
-        ("elsewhere", fast(&own.issue_for("elsewhere", "robot.example"), keys.clone()), &trusted),
-        ("old", fast(&own.issue_old("old"), keys.clone()), &trusted),
-        ("moved", fast(&own.issue("moved"), to_good.into_bytes()), &trusted),
-        ("endless", fast(&own.issue("endless"), endless.collect()), &trusted),
-        ("long-head", fast(&own.issue("long"), long_head.into_bytes()), &trusted),
-        ("broken", fast(&own.issue("broken"), page("{\"keys\": 3}")), &trusted),
+        ("elsewhere", fast(&own.issue_for("elsewhere", "robot.example"), keys.clone()), trusted),
+        ("old", fast(&own.issue_old("old"), keys.clone()), trusted),
+        ("moved", fast(&own.issue("moved"), to_good.into_bytes()), trusted),
+        ("endless", fast(&own.issue("endless"), endless.collect()), trusted),
+        ("long-head", fast(&own.issue("long"), long_head.into_bytes()), trusted),
+        ("broken", fast(&own.issue("broken"), page("{\"keys\": 3}")), trusted),
         (
             "absent",
             fast(&own.issue("absent"), b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec()),
-            &trusted,
+            trusted,
         ),
-        ("slow", tls_server(&own.issue("slow"), keys, true), &trusted),
+        ("slow", tls_server(&own.issue("slow"), keys, true), trusted),
     ];
-    let mut more = directory("robot-example", &good, &trusted);
+    let mut more = directory("robot-example", &good, trusted);
     more.extend(refused.iter().map(|(name, address, authority)| directory(name, address, authority)));
     with_site(&more, |server| {
         let fetches = |name: &str, result: &str| {

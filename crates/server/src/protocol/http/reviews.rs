@@ -195,7 +195,7 @@ pub(crate) async fn claim(
     JsonBody(body): JsonBody<api::ReviewerJson>,
 ) -> Result<Json<ReviewJson>, HttpFailure> {
     let (id, by, plan) = (review_id(&id)?, reviewer(body.by)?, node.engine.plan());
-    let item = node.engine.reviews().claim(id, &by, &plan.node.review, node.now())?;
+    let item = node.engine.reviews().claim(id, &by, &plan.node.review, node.now()).await?;
     Ok(Json(shown_review(&node, &item)))
 }
 
@@ -215,7 +215,7 @@ pub(super) async fn release(
     JsonBody(body): JsonBody<api::ReviewerJson>,
 ) -> Result<Json<ReviewJson>, HttpFailure> {
     let (id, by) = (review_id(&id)?, reviewer(body.by)?);
-    let item = node.engine.reviews().release(id, &by, node.now())?;
+    let item = node.engine.reviews().release(id, &by, node.now()).await?;
     Ok(Json(shown_review(&node, &item)))
 }
 
@@ -235,7 +235,7 @@ pub(crate) async fn escalate(
     JsonBody(body): JsonBody<api::ReviewTextJson>,
 ) -> Result<Json<ReviewJson>, HttpFailure> {
     let (id, by, why) = (review_id(&id)?, reviewer(body.by)?, text(body.text)?);
-    let item = node.engine.reviews().escalate(id, &by, &why, node.now())?;
+    let item = node.engine.reviews().escalate(id, &by, &why, node.now()).await?;
     Ok(Json(shown_review(&node, &item)))
 }
 
@@ -255,7 +255,7 @@ pub(super) async fn comment(
     JsonBody(body): JsonBody<api::ReviewTextJson>,
 ) -> Result<Json<ReviewJson>, HttpFailure> {
     let (id, by, comment) = (review_id(&id)?, reviewer(body.by)?, text(body.text)?);
-    let item = node.engine.reviews().comment(id, &by, &comment, node.now())?;
+    let item = node.engine.reviews().comment(id, &by, &comment, node.now()).await?;
     Ok(Json(shown_review(&node, &item)))
 }
 
