@@ -16,7 +16,7 @@ use crate::core::blocking::blocking;
 use crate::core::certificates::{self, CertificateStore};
 use crate::core::clock::Clock;
 use crate::core::descriptors;
-use crate::core::erasure;
+use crate::core::erasure_work;
 use crate::core::inherited_sockets::{HTTP, InheritedSocket, InheritedSockets};
 use crate::core::key_cache;
 use crate::core::listener::{BoundListener, ServeError, ShutdownSignal};
@@ -24,7 +24,7 @@ use crate::core::node::Node;
 use crate::core::reload::log_reload;
 use crate::core::service_manager::ServiceManager;
 use crate::core::tls::{self, TlsSettings, TlsTerminator};
-use crate::core::{peers, relay, telemetry};
+use crate::core::{peers, relay, telemetry_export};
 use crate::protocol;
 use crate::protocol::http;
 use crate::protocol::http::connection::{self, HttpConnections};
@@ -161,8 +161,8 @@ impl Server {
         let lessons = tokio::spawn(exchange_lessons(Arc::clone(&node)));
         let tokens = tokio::spawn(watch_tokens(Arc::clone(&node)));
         let renewal = tokio::spawn(renew_certificates(Arc::clone(&node), certificates));
-        erasure::resume(&node).await;
-        let exports = tokio::spawn(telemetry::export(Arc::clone(&node)));
+        erasure_work::resume(&node).await;
+        let exports = tokio::spawn(telemetry_export::export(Arc::clone(&node)));
         let connections = HttpConnections::new();
         tokio::select! {
             () = connection::accept(&listener, &node, &router, &connections, (tls.as_ref(), &stopped)) => {}
@@ -195,7 +195,7 @@ impl Server {
         exports.abort();
         let of = Arc::clone(&node);
         blocking(move || {
-            telemetry::flush(&of, false);
+            telemetry_export::flush(&of, false);
             of.keep_access(None);
             of.audit.close();
         })

@@ -11,6 +11,7 @@ pub(crate) mod clock;
 pub(crate) mod deadline;
 pub(crate) mod descriptors;
 pub(crate) mod erasure;
+pub(crate) mod erasure_work;
 pub mod framing;
 pub(crate) mod grant;
 #[cfg(feature = "grpc")]
@@ -39,6 +40,7 @@ pub(crate) mod shutdown;
 pub(crate) mod signature_metrics;
 pub(crate) mod socket;
 pub(crate) mod telemetry;
+pub(crate) mod telemetry_export;
 pub(crate) mod through;
 pub(crate) mod tls;
 pub(crate) mod tokens;

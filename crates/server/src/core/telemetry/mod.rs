@@ -18,17 +18,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::http::HeaderMap;
-use event::Time;
+use event::{Span, Time};
 use parking_lot::Mutex;
 use plan::TelemetryPlan;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
-use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use self::otlp::TelemetryResource;
 use self::trace::{FinishedSpan, TraceParent};
-use crate::core::blocking::blocking;
-use crate::core::node::Node;
 
 pub(crate) use self::trace::RequestTrace;
 
@@ -36,8 +33,6 @@ pub(crate) use self::trace::RequestTrace;
 const WAITING_MAX: usize = 8192;
 /// Most spans of one request to the collector.
 const TOGETHER: usize = 1024;
-/// The interval at which spans are sent.
-const EVERY: Duration = Duration::from_secs(1);
 /// The time that a collector has to answer.
 const WITHIN: Duration = Duration::from_secs(5);
 /// Bytes of an answer that are read.
@@ -133,6 +128,17 @@ impl Telemetry {
         is_sampled.then(|| Arc::new(RequestTrace::new(&self.queue, parent, now())))
     }
 
+    /// The interval at which metrics are sent.
+    pub(crate) fn interval(&self) -> Option<Span> {
+        self.plan.metrics
+    }
+
+    /// Sends the metrics of a page, which count since a time. Blocks.
+    pub(crate) fn send_metrics(&self, instance: &str, page: &str, since: Time, now: Time) {
+        let resource = TelemetryResource::of(instance);
+        self.send("/v1/metrics", &otlp::metrics(&resource, page, nanos(since), nanos(now)));
+    }
+
     /// Sends a message to the collector. Blocks.
     fn send(&self, path: &str, body: &[u8]) -> bool {
         let url = format!("{}{path}", self.plan.endpoint.trim_end_matches('/'));
@@ -154,7 +160,8 @@ impl Telemetry {
     }
 
     /// Sends the spans that wait. Blocks.
-    fn send_spans(&self, resource: &TelemetryResource) {
+    pub(crate) fn send_spans(&self, instance: &str) {
+        let resource = &TelemetryResource::of(instance);
         loop {
             let spans = self.queue.take();
             if spans.is_empty() {
@@ -169,42 +176,6 @@ impl Telemetry {
     }
 }
 
-/// Returns what spans and metrics of a node are of.
-fn resource(node: &Node) -> TelemetryResource {
-    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let number = node.engine.node_register().map(|register| register.number().get());
-    let instance = number.map_or_else(|| name.clone(), |number| format!("{name}-{number}"));
-    TelemetryResource { service: "tollhouse".to_owned(), instance }
-}
-
 fn nanos(time: Time) -> u64 {
     u64::try_from(time.0).unwrap_or(0).saturating_mul(1000)
-}
-
-/// Sends spans and metrics as long as the node runs.
-pub(crate) async fn export(node: Arc<Node>) {
-    let Some(metrics) = node.telemetry.as_ref().map(|telemetry| telemetry.plan.metrics) else { return };
-    let mut ticks = interval(EVERY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut due = metrics.map(|_| Instant::now());
-    loop {
-        ticks.tick().await;
-        let is_due = due.is_some_and(|due| due <= Instant::now());
-        if let (true, Some(span)) = (is_due, metrics) {
-            due = Some(Instant::now() + Duration::from_micros(span.0.unsigned_abs()));
-        }
-        let of = Arc::clone(&node);
-        blocking(move || flush(&of, is_due)).await;
-    }
-}
-
-/// Sends the spans that wait, and the metrics if they are due. Blocks.
-pub(crate) fn flush(node: &Node, with_metrics: bool) {
-    let Some(telemetry) = &node.telemetry else { return };
-    let resource = resource(node);
-    telemetry.send_spans(&resource);
-    if with_metrics && let Ok(page) = node.metrics.page() {
-        let (since, now) = (nanos(node.started_at), nanos(node.now()));
-        telemetry.send("/v1/metrics", &otlp::metrics(&resource, &page, since, now));
-    }
 }

@@ -26,6 +26,11 @@ fn attribute(message: &mut ProtobufWriter, field: u32, name: &str, value: &str) 
 }
 
 impl TelemetryResource {
+    /// Returns that of a node.
+    pub(super) fn of(instance: &str) -> TelemetryResource {
+        TelemetryResource { service: "tollhouse".to_owned(), instance: instance.to_owned() }
+    }
+
     fn write(&self, message: &mut ProtobufWriter) {
         message.message(1, |resource| {
             attribute(resource, 1, "service.name", &self.service);

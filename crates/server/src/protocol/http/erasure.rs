@@ -10,6 +10,7 @@ use axum::http::StatusCode;
 use super::JsonBody;
 use crate::api;
 use crate::core::erasure::{self, ErasureJob};
+use crate::core::erasure_work;
 use crate::core::grant::{RequestGrant, note};
 use crate::core::node::Node;
 use crate::core::peers::RelayedRequest;
@@ -50,7 +51,7 @@ pub(super) async fn erase(
             Some(Bytes::from(body))
         }
     };
-    erasure::begin(&node, order, request.dry_run, body).await?;
+    erasure_work::begin(&node, order, request.dry_run, body).await?;
     Ok((StatusCode::ACCEPTED, progress(State(node)).await))
 }
 
