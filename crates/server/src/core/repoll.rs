@@ -18,11 +18,11 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::task::AtomicWaker;
 
-/// Nobody polls it.
+/// The phase in which nobody polls the future.
 const IDLE: u8 = 0;
-/// It is polled.
+/// The phase in which it is polled.
 const POLLING: u8 = 1;
-/// It is polled, and was woken meanwhile.
+/// The phase in which it is polled, and was woken meanwhile.
 const AGAIN: u8 = 2;
 
 /// Most polls at once.
