@@ -253,6 +253,12 @@ impl Bands {
 
     /// Returns the bands and the probabilities as they are for an event. A band that asks for more never begins below one that asks for less.
     pub fn in_force(&self, row: &Facts) -> BandsInForce {
+        self.in_force_above(row, None)
+    }
+
+    /// Returns the bands as they are for an event of whose score so much does not count towards `at`: a band that promises
+    /// begins no lower than so far above its `at`, or below it where that is negative. `None` if all of the score counts.
+    pub(crate) fn in_force_above(&self, row: &Facts, discount: Option<f64>) -> BandsInForce {
         let mut in_force = BandsInForce::default();
         let mut lowest = f64::NEG_INFINITY;
         for (place, band) in in_force.bands.iter_mut().zip(&self.bands) {
@@ -261,7 +267,8 @@ impl Bands {
                 Some(Value::Float(line)) => Some(*line),
                 _ => None,
             });
-            lowest = line.unwrap_or(band.at).max(lowest);
+            let least = discount.filter(|_| promise.is_some()).map(|discount| band.at + discount);
+            lowest = line.unwrap_or(band.at).max(lowest).max(least.unwrap_or(f64::NEG_INFINITY));
             *place = Band { at: lowest, action: band.action };
         }
         in_force.count = self.bands.len().min(Bands::COUNT_MAX);

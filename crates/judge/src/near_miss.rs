@@ -71,7 +71,7 @@ impl RuleSet {
             }
             let (values, detail) = detail(rule, row);
             let (_, adds) = rule.adds(EvalEnv::new(row, &results));
-            let (score, action) = self.had_it_fired(index, adds, verdict, self.bands.in_force(row));
+            let (score, action) = self.had_it_fired(index, adds, verdict, row);
             NearMiss { rule: index, parts, detail, values, score, action }
         };
         close.into_iter().map(miss).collect()
@@ -93,6 +93,14 @@ impl RuleSet {
         };
         let counted = verdict.reasons.iter().zip(&rules);
         counted.map(|(reason, rule)| reason.score * rule.as_ref().map_or(1.0, share)).collect()
+    }
+
+    /// Returns the bands as they begin for an event with this verdict of the set.
+    pub fn bands_for(&self, row: &Facts, verdict: &Verdict) -> BandsInForce {
+        match self.groups.iter().any(|group| group.default_share.is_some()) {
+            true => self.bands_in_force(row, &self.results(verdict)),
+            false => self.bands.in_force(row),
+        }
     }
 
     /// The results of the rules and groups, as a verdict reports them.
@@ -131,7 +139,7 @@ impl RuleSet {
         index: TableIndex<Rule>,
         adds: f64,
         verdict: &Verdict,
-        bands: BandsInForce,
+        row: &Facts,
     ) -> (f64, Action) {
         let rule = &self.rules[index];
         if rule.mode != Mode::Enforce {
@@ -151,6 +159,11 @@ impl RuleSet {
                 rounded(without + adds).clamp(*floor, *cap) - rounded(without).clamp(*floor, *cap)
             }
         };
+        let mut results = self.results(verdict);
+        if let Some(group) = rule.group {
+            results.groups[group.get()][ResultView::Live as usize] += added;
+        }
+        let bands = self.bands_in_force(row, &results);
         let mut outcome = Evaluation::of(fired, rounded(verdict.score + added), bands);
         self.act(&mut outcome);
         (outcome.score(), outcome.action())

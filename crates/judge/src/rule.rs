@@ -67,6 +67,9 @@ pub struct GroupSource {
     pub cap: Option<f64>,
     /// The least that its rules add together; at most 0.
     pub floor: Option<f64>,
+    /// The share of what its rules add that counts towards the `at` of bands that promise, from 0 to 1; `None`: they do not
+    /// ask for it.
+    pub default_share: Option<f64>,
 }
 
 /// The parts of a set.
@@ -160,6 +163,9 @@ pub struct RuleGroup {
     pub floor: f64,
     /// The most that its rules add together, not below 0; may be infinite.
     pub cap: f64,
+    /// The share of what its rules add above 0 with which an event must reach the `at` of a band that promises, see
+    /// [`RuleSet::evaluate`].
+    pub default_share: Option<f64>,
 }
 
 /// Rules that are judged together, and the bands that their score falls into.
@@ -383,7 +389,9 @@ impl ProblemCollector {
 
     fn groups(&mut self, sources: Vec<GroupSource>, siblings: &mut Siblings) -> Table<RuleGroup> {
         let mut groups = Table::default();
-        for (index, GroupSource { name, description, cap, floor }) in sources.into_iter().enumerate() {
+        for (index, GroupSource { name, description, cap, floor, default_share }) in
+            sources.into_iter().enumerate()
+        {
             if let Some(message) = unnameable("group", &name) {
                 self.add(RuleSetPart::Group(index), Diagnostic::new(message, 0..0));
             }
@@ -395,11 +403,15 @@ impl ProblemCollector {
                     "a group of which no rule fires adds 0: give a `cap` from 0 up and a `floor` from 0 down";
                 self.add(RuleSetPart::Group(index), Diagnostic::new(message, 0..0).help(help));
             }
+            if default_share.is_some_and(|share| !(0.0..=1.0).contains(&share)) {
+                let message = format!("the `default_share` of group `{name}` is not between 0 and 1");
+                self.add(RuleSetPart::Group(index), Diagnostic::new(message, 0..0));
+            }
             if siblings.groups.insert(name.clone(), index as u32).is_some() {
                 let message = format!("two groups are named `{name}`");
                 self.add(RuleSetPart::Group(index), Diagnostic::new(message, 0..0));
             }
-            groups.push(RuleGroup { name, description, floor: low, cap: high });
+            groups.push(RuleGroup { name, description, floor: low, cap: high, default_share });
         }
         groups
     }

@@ -176,8 +176,23 @@ impl RuleSet {
         fired.sort_unstable();
         shadow.sort_unstable();
         outcome.score = rounded(score);
-        outcome.bands = self.bands.in_force(row);
+        outcome.bands = self.bands_in_force(row, &outcome.results);
         self.act(outcome);
+    }
+
+    /// Returns the bands as they begin for an event. Of groups with a `default_share` only that share of what they add above 0
+    /// counts towards the `at` of bands that promise: the good events that a line is drawn from say little of those that are
+    /// unlike them. What they add below 0 is held against the line, and not once more against `at`.
+    pub(crate) fn bands_in_force(&self, row: &Facts, results: &RuleResults) -> BandsInForce {
+        let mut least: Option<f64> = None;
+        for (group, added) in self.groups.iter().zip(&results.groups) {
+            if let Some(share) = group.default_share {
+                let added = added[ResultView::Live as usize];
+                let beyond = if added > 0.0 { (1.0 - share) * added } else { added };
+                least = Some(least.unwrap_or(0.0) + beyond);
+            }
+        }
+        self.bands.in_force_above(row, least.map(rounded))
     }
 
     /// Sets the action that the score and the effects of the rules that fired ask for.

@@ -235,8 +235,8 @@ impl Engine {
                 duplicate: observed.duplicate,
                 uncounted: observed.failed,
                 unlogged: false,
+                bands: row.pipeline.rules.bands_for(&row.facts, &verdict),
                 verdict,
-                bands: row.pipeline.rules.bands().in_force(&row.facts),
             };
             self.compare(&observed, &decision);
             decision

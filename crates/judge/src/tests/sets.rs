@@ -477,6 +477,17 @@ Group(2): a group's name has 1 to 128 bytes: ``
 Group(2): the bounds of group `` do not have 0 between them
   = a group of which no rule fires adds 0: give a `cap` from 0 up and a `floor` from 0 down",
     );
+    check(
+        vec![],
+        [Some(1.5), Some(f64::NAN), Some(0.4)]
+            .map(|share| GroupSource { default_share: share, ..group("a", None, None) })
+            .into(),
+        r"
+Group(0): the `default_share` of group `a` is not between 0 and 1
+Group(1): the `default_share` of group `a` is not between 0 and 1
+Group(1): two groups are named `a`
+Group(2): two groups are named `a`",
+    );
     let mut tested = rule("A", YES, 1.0);
     tested.tests = vec![
         RuleTest { facts: vec![("mail.sizes".to_owned(), 7i64.into())], fires: true },

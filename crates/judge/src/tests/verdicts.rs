@@ -1,7 +1,11 @@
 use event::{Facts, Value};
 
 use super::{TestScope, mail};
-use crate::{Action, Band, Bands, Mode, RuleSet, RuleSetSource, RuleSource, Verdict, judge};
+use crate::scope::Scope;
+use crate::{
+    Action, Band, BandPromise, Bands, Evaluation, GroupSource, Mode, RuleSet, RuleSetSource, RuleSource,
+    Verdict, judge,
+};
 
 fn source(name: &str, when: &str, score: f64, mode: Mode) -> RuleSource {
     RuleSource { name: name.to_owned(), when: when.to_owned(), score, mode, ..RuleSource::default() }
@@ -68,6 +72,72 @@ fn scores_add_up_to_an_action() {
         &Facts::default(),
     );
     assert_eq!(most.score, f64::MAX);
+}
+
+/// What a group with a `default_share` adds counts only for that share where an event must reach the `at` of a promising band.
+#[test]
+fn a_promise_alone_is_not_enough_for_points_of_a_group() {
+    let mut scope = TestScope::new();
+    let rules = [
+        ("learned", "mail.size > 0", 10.0),
+        ("more", "mail.parts > 0", 6.0),
+        ("good", "'x' in mail.links", -9.0),
+    ];
+    let of_group = |(name, when, score): (&str, &str, f64)| RuleSource {
+        group: Some("g".to_owned()),
+        ..source(name, when, score, Mode::Enforce)
+    };
+    let mut rules: Vec<RuleSource> = rules.map(of_group).into();
+    rules.push(source("rule", "mail.caps > 0.5", 3.0, Mode::Enforce));
+    let (line, _) = scope.fact("mail.html").unwrap();
+    let bands = vec![Band { at: 4.0, action: Action::Tag }, Band { at: 12.0, action: Action::Reject }];
+    let promise = BandPromise { action: Action::Tag, false_positives: 0.005, line };
+    let source = RuleSetSource {
+        rules,
+        groups: vec![GroupSource {
+            name: "g".to_owned(),
+            default_share: Some(0.4),
+            ..GroupSource::default()
+        }],
+        bands: Bands::new(bands).unwrap().with_promises(vec![promise]),
+        ..RuleSetSource::default()
+    };
+    let set = RuleSet::compile(source, &mut scope).unwrap();
+    // The facts that fire rules, and the promised line; where the bands begin, the score, and the action.
+    let check = |facts: &[(&str, Value)], line: Option<f64>, expected: &str| {
+        let mut row = scope.row(facts);
+        if let Some(line) = line {
+            row.set(scope.fact("mail.html").unwrap().0, line);
+        }
+        let mut outcome = Evaluation::default();
+        set.evaluate(&row, &mut outcome);
+        let begin = |bands: &[Band]| bands.iter().map(|band| band.at).collect::<Vec<_>>();
+        assert_eq!(
+            format!("{:?} {} {}", begin(outcome.bands().as_slice()), outcome.score(), outcome.action()),
+            expected
+        );
+        let verdict = judge(&set, &row);
+        assert_eq!(set.bands_for(&row, &verdict), *outcome.bands(), "as the verdict tells it");
+        set.nearest(&verdict, &row, 10, &|_: &crate::Rule| true)
+            .iter()
+            .for_each(|miss| assert!(miss.score.is_finite()));
+    };
+    let learned = ("mail.size", Value::from(1i64));
+    let more = ("mail.parts", Value::from(1i64));
+    let rule = ("mail.caps", Value::from(1.0));
+    let good = ("mail.links", Value::from(vec!["x".to_owned()]));
+    // Ten points, of which four count: just the band's `at`.
+    check(&[learned.clone()], Some(-2.0), "[10.0, 12.0] 10 tag");
+    check(&[more.clone()], Some(-2.0), "[7.6, 12.0] 6 accept");
+    check(&[more.clone()], None, "[7.6, 12.0] 6 accept");
+    check(&[more.clone(), rule.clone()], Some(-2.0), "[7.6, 12.0] 9 tag");
+    check(&[more.clone(), rule.clone()], Some(9.5), "[9.5, 12.0] 9 accept");
+    // Rules alone reach a band, but no lower than at its `at`. What a group takes is held against the line alone.
+    check(&[rule.clone()], Some(2.0), "[4.0, 12.0] 3 accept");
+    check(&[more.clone(), good.clone(), rule.clone()], Some(-7.0), "[1.0, 12.0] 0 accept");
+    check(&[more.clone(), good, rule], None, "[4.0, 12.0] 0 accept");
+    // A band without a promise begins at its own score, or where the one below it does.
+    check(&[learned, more], Some(0.0), "[13.6, 13.6] 16 reject");
 }
 
 #[test]

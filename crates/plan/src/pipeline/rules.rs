@@ -225,6 +225,7 @@ impl PipelineDraft<'_> {
             description: view.str("description").unwrap_or_default().to_owned(),
             cap: view.float("cap"),
             floor: view.float("floor"),
+            default_share: view.float("default_share"),
         };
         let mut rules = entries(self.document, "rule", problems);
         // What a rule lacks was told of.

@@ -147,6 +147,13 @@ pub(super) const GROUP: Section = Section {
         required("name", SettingType::Name, "Its name"),
         setting("cap", SettingType::Float, None, "Most that its rules add together, from 0 up"),
         setting("floor", SettingType::Float, None, "Least that its rules add together, from 0 down"),
+        setting(
+            "default_share",
+            SettingType::Float,
+            None,
+            "Share, from 0 to 1, of what its rules add above 0 with which an event must reach the `at` of a band with \
+             `false_positives`, wherever that begins",
+        ),
         setting("description", SettingType::Text, Some("\"\""), "What its rules have in common, for people"),
     ],
 };
