@@ -128,6 +128,8 @@ pub struct BandPromise {
     pub false_positives: f64,
     /// The column of the score from which the promise holds.
     pub line: Slot,
+    /// True if that score alone decides, whatever the `default_share` of groups asks for.
+    pub line_alone: bool,
 }
 
 /// The bands of a pipeline, from the lowest to the highest. Below the lowest, events are accepted.
@@ -256,8 +258,8 @@ impl Bands {
         self.in_force_above(row, None)
     }
 
-    /// Returns the bands as they are for an event of whose score so much does not count towards `at`: a band that promises
-    /// begins no lower than so far above its `at`, or below it where that is negative. `None` if all of the score counts.
+    /// Returns the bands as they are for an event of whose score so much does not count towards `at`: a band that promises,
+    /// and whose line does not decide alone, begins no lower than so far above its `at`, or below it where that is negative. `None` if all of the score counts.
     pub(crate) fn in_force_above(&self, row: &Facts, discount: Option<f64>) -> BandsInForce {
         let mut in_force = BandsInForce::default();
         let mut lowest = f64::NEG_INFINITY;
@@ -267,7 +269,8 @@ impl Bands {
                 Some(Value::Float(line)) => Some(*line),
                 _ => None,
             });
-            let least = discount.filter(|_| promise.is_some()).map(|discount| band.at + discount);
+            let asks_more = promise.is_some_and(|promise| !promise.line_alone);
+            let least = discount.filter(|_| asks_more).map(|discount| band.at + discount);
             lowest = line.unwrap_or(band.at).max(lowest).max(least.unwrap_or(f64::NEG_INFINITY));
             *place = Band { at: lowest, action: band.action };
         }
@@ -390,7 +393,7 @@ mod tests {
             builder.add(column).unwrap()
         };
         let (tag, reject) = (column("line.tag"), column("line.reject"));
-        let promise = |action, line| BandPromise { action, false_positives: 0.01, line };
+        let promise = |action, line| BandPromise { action, false_positives: 0.01, line, line_alone: false };
         let bands = Bands::new(vec![band(4.0, Action::Tag), band(8.0, Action::Reject)]).unwrap();
         let bands = bands.with_promises(vec![promise(Action::Tag, tag), promise(Action::Reject, reject)]);
         let schema = builder.finish();

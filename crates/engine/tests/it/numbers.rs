@@ -355,6 +355,7 @@ fn nodes_that_share_numbers_ask_for_them() {
                 numbers: Box::new(shared),
                 nodes: Box::new(Alone),
                 rules: Box::new(Alone),
+                lessons: None,
             }),
             ledger,
         )

@@ -1,3 +1,5 @@
+use std::slice::from_ref;
+
 use event::{Facts, Value};
 
 use super::{TestScope, mail};
@@ -91,20 +93,25 @@ fn a_promise_alone_is_not_enough_for_points_of_a_group() {
     rules.push(source("rule", "mail.caps > 0.5", 3.0, Mode::Enforce));
     let (line, _) = scope.fact("mail.html").unwrap();
     let bands = vec![Band { at: 4.0, action: Action::Tag }, Band { at: 12.0, action: Action::Reject }];
-    let promise = BandPromise { action: Action::Tag, false_positives: 0.005, line };
-    let source = RuleSetSource {
-        rules,
+    let source = |line_alone| RuleSetSource {
+        rules: rules.clone(),
         groups: vec![GroupSource {
             name: "g".to_owned(),
             default_share: Some(0.4),
             ..GroupSource::default()
         }],
-        bands: Bands::new(bands).unwrap().with_promises(vec![promise]),
+        bands: Bands::new(bands.clone()).unwrap().with_promises(vec![BandPromise {
+            action: Action::Tag,
+            false_positives: 0.005,
+            line,
+            line_alone,
+        }]),
         ..RuleSetSource::default()
     };
-    let set = RuleSet::compile(source, &mut scope).unwrap();
+    let [set, alone] =
+        [false, true].map(|line_alone| RuleSet::compile(source(line_alone), &mut scope).unwrap());
     // The facts that fire rules, and the promised line; where the bands begin, the score, and the action.
-    let check = |facts: &[(&str, Value)], line: Option<f64>, expected: &str| {
+    let check_in = |set: &RuleSet, facts: &[(&str, Value)], line: Option<f64>, expected: &str| {
         let mut row = scope.row(facts);
         if let Some(line) = line {
             row.set(scope.fact("mail.html").unwrap().0, line);
@@ -116,28 +123,32 @@ fn a_promise_alone_is_not_enough_for_points_of_a_group() {
             format!("{:?} {} {}", begin(outcome.bands().as_slice()), outcome.score(), outcome.action()),
             expected
         );
-        let verdict = judge(&set, &row);
+        let verdict = judge(set, &row);
         assert_eq!(set.bands_for(&row, &verdict), *outcome.bands(), "as the verdict tells it");
-        set.nearest(&verdict, &row, 10, &|_: &crate::Rule| true)
+        set.nearest(&verdict, &row, 10, |_: &crate::Rule| true)
             .iter()
             .for_each(|miss| assert!(miss.score.is_finite()));
     };
+    let check = |facts: &[(&str, Value)], line, expected: &str| check_in(&set, facts, line, expected);
     let learned = ("mail.size", Value::from(1i64));
     let more = ("mail.parts", Value::from(1i64));
     let rule = ("mail.caps", Value::from(1.0));
     let good = ("mail.links", Value::from(vec!["x".to_owned()]));
     // Ten points, of which four count: just the band's `at`.
-    check(&[learned.clone()], Some(-2.0), "[10.0, 12.0] 10 tag");
-    check(&[more.clone()], Some(-2.0), "[7.6, 12.0] 6 accept");
-    check(&[more.clone()], None, "[7.6, 12.0] 6 accept");
+    check(from_ref(&learned), Some(-2.0), "[10.0, 12.0] 10 tag");
+    check(from_ref(&more), Some(-2.0), "[7.6, 12.0] 6 accept");
+    check(from_ref(&more), None, "[7.6, 12.0] 6 accept");
     check(&[more.clone(), rule.clone()], Some(-2.0), "[7.6, 12.0] 9 tag");
     check(&[more.clone(), rule.clone()], Some(9.5), "[9.5, 12.0] 9 accept");
     // Rules alone reach a band, but no lower than at its `at`. What a group takes is held against the line alone.
-    check(&[rule.clone()], Some(2.0), "[4.0, 12.0] 3 accept");
+    check(from_ref(&rule), Some(2.0), "[4.0, 12.0] 3 accept");
     check(&[more.clone(), good.clone(), rule.clone()], Some(-7.0), "[1.0, 12.0] 0 accept");
     check(&[more.clone(), good, rule], None, "[4.0, 12.0] 0 accept");
     // A band without a promise begins at its own score, or where the one below it does.
-    check(&[learned, more], Some(0.0), "[13.6, 13.6] 16 reject");
+    check(&[learned.clone(), more.clone()], Some(0.0), "[13.6, 13.6] 16 reject");
+    // Where the line decides alone, it is not asked for more.
+    check_in(&alone, from_ref(&more), Some(-2.0), "[-2.0, 12.0] 6 tag");
+    check_in(&alone, &[learned, more], None, "[4.0, 12.0] 16 reject");
 }
 
 #[test]

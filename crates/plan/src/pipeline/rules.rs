@@ -437,7 +437,8 @@ impl PipelineDraft<'_> {
             let message = "nobody can say which events are good, so the band begins at its `at`";
             problems.push(Severity::Warning, view.origin("false_positives"), message.to_owned(), Some(help));
         }
-        Some(BandPromise { action: action.parse().ok()?, false_positives, line })
+        let line_alone = view.bool("line_alone").unwrap_or_default();
+        Some(BandPromise { action: action.parse().ok()?, false_positives, line, line_alone })
     }
 
     fn report_rule(

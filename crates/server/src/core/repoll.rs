@@ -114,7 +114,8 @@ mod tests {
             left -= 1;
             // Many times are as good as once.
             context.waker().wake_by_ref();
-            context.waker().clone().wake();
+            let kept = context.waker().clone();
+            kept.wake();
             Poll::Pending
         }));
         let seen = Arc::<CountedWakes>::default();

@@ -224,6 +224,12 @@ pub(super) const BAND: Section = Section {
             None,
             "Share of good events that may reach the band, such as `0.5 %`: it then begins where the scores of the latest events that were judged good say so",
         ),
+        setting(
+            "line_alone",
+            SettingType::Bool,
+            Some("false"),
+            "True if what `false_positives` says decides alone, whatever the `default_share` of groups asks for",
+        ),
         required("action", SettingType::Choice(ACTIONS), "Action that the caller is asked to take"),
     ],
 };
