@@ -218,7 +218,9 @@ impl Engine {
             tracing::error!(%error, "verdicts cannot be counted");
             self.metrics.settle_failures.inc_by(adds.len() as u64);
         }
-        self.learn_examples(&lessons).await;
+        if !lessons.is_empty() {
+            Box::pin(self.learn_examples(&lessons)).await;
+        }
     }
 
     /// Stage 7. What cannot be logged is answered as the pipeline says.

@@ -76,8 +76,8 @@ impl Node {
             }
             let begun = trace.as_ref().map(|_| Instant::now());
             let mut read = self.engine.read(pipeline, event, arrival, &Cancellation::default());
-            if lookups == LookupMode::Configured {
-                self.message_lookups.name_robot(&mut read).await;
+            if lookups == LookupMode::Configured && self.message_lookups.is_asking() {
+                Box::pin(self.message_lookups.name_robot(&mut read)).await;
             }
             trace.iter().zip(begun).for_each(|(trace, begun)| trace.stage(READ, begun));
             let begun = trace.as_ref().map(|_| Instant::now());
@@ -85,6 +85,18 @@ impl Node {
             trace.iter().zip(begun).for_each(|(trace, begun)| trace.stage(KEYS, begun));
             return Ok(prepared);
         }
+        // Most events are brief: what the others need would make the state of every request larger.
+        Box::pin(self.prepare_apart(pipeline, event, arrival, lookups)).await
+    }
+
+    /// Prepares an event away from the threads that answer.
+    async fn prepare_apart(
+        &self,
+        pipeline: &Arc<Pipeline>,
+        event: Event,
+        arrival: Time,
+        lookups: LookupMode,
+    ) -> Result<PreparedEvent, Late> {
         let (raw, bytes) = (event.raw.clone(), reading_pool::bytes(&event));
         let (engine, of) = (Arc::clone(&self.engine), Arc::clone(pipeline));
         let trace = RequestTrace::current();

@@ -254,12 +254,15 @@ pub(crate) async fn submitted_for(
     let (of, engine, bytes) = (Arc::clone(pipeline), Arc::clone(&node.engine), body.len());
     let inline_max = said.inline_max(form);
     let work = move || said.event(&engine, &of, form, &body, arrival);
-    let (mut event, warnings) =
-        if bytes > inline_max { node.reading.read(bytes, |_| work()).await? } else { work() }?;
+    let (mut event, warnings) = match bytes > inline_max {
+        true => Box::pin(node.reading.read(bytes, |_| work())).await?,
+        false => work(),
+    }?;
     let id = event.id.clone();
     let payload = challenges::take_solution(pipeline, &mut event);
     if let Some(payload) = payload.filter(|_| solutions == SolutionUse::Open) {
-        let (prepared, pass) = node.prepare_solved(pipeline, event, &payload, arrival).await?;
+        let solved = Box::pin(node.prepare_solved(pipeline, event, &payload, arrival));
+        let (prepared, pass) = solved.await?;
         return Ok(SubmittedEvent { id, prepared, warnings, pass });
     }
     let prepared = node.prepare(pipeline, event, arrival, lookups).await?;
