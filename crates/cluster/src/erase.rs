@@ -50,6 +50,8 @@ pub async fn erase<T: FnMut(u64) + ?Sized>(
             again(&mut tries, failure).await?;
         }
     }
+    // Bans and exceptions that nodes share.
+    wire.erase_changes(shingles).await?;
     // Also where nothing was left: of what was begun before, nodes may not have been told.
     renew(wire, shingles.iter().map(|shingle| wire.partition_of(*shingle)).collect()).await?;
     Ok(count)

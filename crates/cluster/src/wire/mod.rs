@@ -19,6 +19,7 @@
 //! Writes wait until the slot has moved ([`Failure::Moving`]).
 
 mod batch;
+mod changes;
 mod counters;
 mod diagnosis;
 pub mod exact_limit;
@@ -55,6 +56,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
+pub use changes::{ChangeEntry, ChangeEntryKind, ChangeEntryPage, ChangeListPosition, SUBJECT_BYTES};
 pub use counters::{CircuitState, ServerStatus, WireCounters};
 pub use lessons::{
     SnapshotDescription, StreamLesson, StreamPage, StreamPosition, StreamRange, StreamReceipt,

@@ -17,9 +17,11 @@
 //! rules     <prefix> {tag of partition 0} '#' 'r'
 //! texts     <prefix> {tag of partition 0} '#' 'x'
 //! lessons   <prefix> {tag of partition 0} '#l' model (5), then nothing, 'n', 'l' or 's'
+//! changes   <prefix> {tag of partition 0} '#' 'c' part (1)
 //! ```
 //!
-//! What follows the braces tells them by its length, and `#!`, `#?`, `#g`, `#n`, `#o`, `#e`, `#r`, `#x` and `#l` from each other.
+//! What follows the braces tells them by its length, and `#!`, `#?`, `#g`, `#n`, `#o`, `#e`, `#r`, `#x` and `#l` from each other, as
+//! `#c` from `#t`.
 
 use event::{Key, Kind, Shingle, Space};
 
@@ -240,6 +242,17 @@ impl NameCodec {
         [&self.lessons(model)[..], b"s"].concat()
     }
 
+    /// The names of the list of changes that nodes share: the numbers of subjects, their changes, when these end, and calls.
+    pub(crate) fn changes(&self) -> Vec<Vec<u8>> {
+        let named = |part: &u8| {
+            let mut name = self.start(Partition(0), 3);
+            name.extend_from_slice(b"#c");
+            name.push(*part);
+            name
+        };
+        b"nveh".iter().map(named).collect()
+    }
+
     /// The name of what nodes say of themselves, by number.
     pub(crate) fn node_entries(&self) -> Vec<u8> {
         let mut name = self.start(Partition(0), 2);
@@ -274,6 +287,7 @@ mod tests {
             names.lesson_senders([1; 5]),
             names.model_lease([2; 5]),
             names.model_pieces([3; 5]),
+            names.changes().remove(0),
             names.number(Partition(3)),
             names.writer(Partition(3)),
             names.table(Partition(3), 7),

@@ -5,7 +5,8 @@
 //! #e   number ─► what the node says of itself, set anew at each announcement
 //! ```
 //!
-//! A number that a failover has forgotten is taken again by the node that had it, at its next announcement.
+//! A number that a failover has forgotten is taken again by the node that had it, at its next announcement. A node that is gone for good
+//! loses its entry, and nobody gets its number: ids with it may be asked for, and its directory may come back.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +47,28 @@ impl WireClient {
     }
 }
 
+impl WireClient {
+    /// Takes what a node has said of itself out of the register; its number stays its own. Returns false if there is nothing of it.
+    ///
+    /// # Errors
+    /// [`RemoteError`] if the cluster cannot be asked.
+    pub async fn forget_node(&self, number: u16) -> Result<bool, RemoteError> {
+        let inner = self.inner.clone();
+        only(self.on_runtime(1, async move { vec![inner.forget_node(number).await] }).await)
+    }
+}
+
 impl WireCore {
+    async fn forget_node(&self, number: u16) -> Result<bool, RemoteError> {
+        let mut delete = cmd("HDEL");
+        delete.arg(self.names.node_entries()).arg(number);
+        match self.one(ConnectionClass::Writes, delete, self.node_deadline()).await? {
+            Value::Int(gone) => Ok(gone == 1),
+            Value::Nil => Err(self.unconfirmed()),
+            _ => Err(unexpected(AT, "no answer to HDEL")),
+        }
+    }
+
     async fn node_number(&self, max: u16) -> Result<u16, RemoteError> {
         let own = HEXLOWER.encode(&self.settings.node);
         for _ in 0..ATTEMPTS_MAX {

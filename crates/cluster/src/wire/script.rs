@@ -53,6 +53,8 @@ pub(super) struct LuaScripts {
     pub(super) teach: LuaScript,
     pub(super) lessons: LuaScript,
     pub(super) publish: LuaScript,
+    pub(super) append: LuaScript,
+    pub(super) since: LuaScript,
     /// Not one of those that are loaded where they are missed: it is run when a node is opened.
     pub(super) probe: LuaScript,
 }
@@ -70,16 +72,27 @@ impl LuaScripts {
             teach: LuaScript::new(include_str!("lua/teach.lua")),
             lessons: LuaScript::new(include_str!("lua/lessons.lua")),
             publish: LuaScript::new(include_str!("lua/publish.lua")),
+            append: LuaScript::new(include_str!("lua/append.lua")),
+            since: LuaScript::new(include_str!("lua/since.lua")),
             probe: LuaScript::new(include_str!("lua/probe.lua")),
         }
     }
 
     /// All that nodes work with, to be loaded.
-    pub(super) fn all(&self) -> [&LuaScript; 10] {
-        let cells = [&self.read, &self.sight, &self.apply, &self.claim, &self.take, &self.sweep];
-        let [read, sight, apply, claim, take, sweep] = cells;
-        let shared = [&self.allot, &self.teach, &self.lessons, &self.publish];
-        let [allot, teach, lessons, publish] = shared;
-        [read, sight, apply, claim, take, sweep, allot, teach, lessons, publish]
+    pub(super) fn all(&self) -> [&LuaScript; 12] {
+        [
+            &self.read,
+            &self.sight,
+            &self.apply,
+            &self.claim,
+            &self.take,
+            &self.sweep,
+            &self.allot,
+            &self.teach,
+            &self.lessons,
+            &self.publish,
+            &self.append,
+            &self.since,
+        ]
     }
 }

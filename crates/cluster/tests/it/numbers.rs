@@ -1,6 +1,9 @@
 //! The register of numbers that nodes share.
 
-use event::Space;
+use std::collections::HashSet;
+
+use cluster::wire::{ChangeEntry, ChangeEntryKind, ChangeListPosition, SUBJECT_BYTES};
+use event::{Shingle, Space};
 use stats::{NumberRegister, NumberedSection, RegisteredName};
 
 use crate::servers::Cluster;
@@ -144,4 +147,103 @@ fn posted_rules_have_one_order_and_old_texts_go() {
     let (number, digest) = last(&one);
     assert_eq!(number, 7);
     assert_eq!(kept_texts(&one, &[&digest]), [true]);
+}
+
+fn subject(number: u8) -> [u8; SUBJECT_BYTES] {
+    [number; SUBJECT_BYTES]
+}
+
+fn change(number: u8, kind: ChangeEntryKind, until: u64, text: &str) -> ChangeEntry {
+    ChangeEntry { subject: subject(number), kind, until, text: text.into() }
+}
+
+/// All changes behind a place, in pages; moves the place behind them.
+fn read_all(
+    wired: &Wired,
+    position: &mut ChangeListPosition,
+) -> Option<Vec<(u8, ChangeEntryKind, u64, String)>> {
+    let mut all = Vec::new();
+    loop {
+        let page = wired.wait(async |wire| wire.changes_since(*position).await).unwrap()?;
+        all.extend(page.entries.into_iter().map(|entry| {
+            (entry.subject[0], entry.kind, entry.until, String::from_utf8(entry.text).unwrap())
+        }));
+        *position = page.position;
+        if !page.has_more {
+            return Some(all);
+        }
+    }
+}
+
+#[test]
+fn shared_changes_have_one_order_and_the_last_of_each_subject_stays() {
+    use ChangeEntryKind::{Lift, Put, Set};
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let [one, other] = [1, 2].map(|node| Wired::open(settings(cluster.addresses(), node)));
+    let append = |node: &Wired, entries: Vec<ChangeEntry>, horizon: u64| {
+        node.wait(async |wire| wire.append_changes(entries, horizon).await).unwrap()
+    };
+    let (mut at_one, mut at_other) = (ChangeListPosition::default(), ChangeListPosition::default());
+    assert_eq!(read_all(&one, &mut at_one), Some(vec![]));
+    append(&one, vec![change(1, Put, 100, "a"), change(2, Put, 900, "b")], 0);
+    let text = |text: &str| text.to_owned();
+    assert_eq!(
+        read_all(&other, &mut at_other),
+        Some(vec![(1, Put, 100, text("a")), (2, Put, 900, text("b"))])
+    );
+    assert_eq!(read_all(&other, &mut at_other), Some(vec![]), "nothing is read twice");
+
+    // A ban is not made shorter, nor said twice; a lift stays until something is put over it.
+    append(&other, vec![change(1, Put, 50, "shorter"), change(2, Put, 900, "again")], 0);
+    assert_eq!(read_all(&one, &mut at_one).unwrap().len(), 2);
+    assert_eq!(read_all(&other, &mut at_other), Some(vec![]));
+    append(&one, vec![change(1, Lift, 100, "l")], 0);
+    append(&one, vec![change(1, Lift, 100, "l2")], 0);
+    assert_eq!(read_all(&other, &mut at_other), Some(vec![(1, Lift, 100, text("l"))]));
+    append(&other, vec![change(1, Put, 50, "new"), change(3, Set, u64::MAX, "s"), change(3, Set, 7, "t")], 0);
+    let expected = vec![(1, Lift, 100, text("l")), (1, Put, 50, text("new")), (3, Set, 7, text("t"))];
+    assert_eq!(read_all(&one, &mut at_one).unwrap(), expected[1..], "the last of each");
+    assert_eq!(read_all(&other, &mut at_other).unwrap(), expected[1..]);
+
+    // What has ended goes, and a place behind it stays good.
+    append(&one, vec![], 60);
+    let mut anew = ChangeListPosition::default();
+    assert_eq!(read_all(&one, &mut anew), Some(vec![(2, Put, 900, text("b"))]));
+    assert_eq!(read_all(&one, &mut at_one), Some(vec![]));
+    append(&one, vec![change(1, Put, 200, "later")], 60);
+    assert_eq!(read_all(&one, &mut at_one), Some(vec![(1, Put, 200, text("later"))]));
+
+    // Many at once: pages, in order.
+    let many = |from: u16| {
+        let entry = |at: u16| {
+            let mut entry = change(9, Put, 1000 + u64::from(at), "many");
+            entry.subject[..2].copy_from_slice(&at.to_be_bytes());
+            entry
+        };
+        (from..from + 500).map(entry).collect::<Vec<_>>()
+    };
+    for from in [1000, 1500, 2000] {
+        assert_eq!(append(&one, many(from), 60), 0);
+    }
+    let read = read_all(&other, &mut at_other).unwrap();
+    let untils: Vec<u64> = read.iter().map(|(_, _, until, _)| *until).collect();
+    assert_eq!(untils, [vec![200], (2000..3500).collect::<Vec<_>>()].concat());
+
+    // What is of some piece can be erased: subjects begin with its shingle.
+    let shingles = HashSet::from([Shingle(u64::from_be_bytes([2; 8])), Shingle(1)]);
+    assert_eq!(one.wait(async |wire| wire.erase_changes(&shingles).await).unwrap(), 1);
+    let left = read_all(&one, &mut ChangeListPosition::default()).unwrap();
+    assert!(left.len() == 1501 && left.iter().all(|(subject, ..)| *subject != 2), "{}", left.len());
+
+    // A failover that has forgotten the last calls is noticed, also where others have their numbers by now.
+    cluster.servers[0].cli(&["FLUSHALL"]);
+    assert_eq!(read_all(&other, &mut at_other), None);
+    for from in [1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500, 5000] {
+        append(&one, many(from), 60);
+    }
+    assert_eq!(read_all(&other, &mut at_other), None);
+    assert_eq!(read_all(&other, &mut ChangeListPosition::default()).unwrap().len(), 4500);
+
+    let too_long = change(1, Put, 100, &"x".repeat((8 << 10) + 1));
+    assert!(one.wait(async |wire| wire.append_changes(vec![too_long], 0).await).is_err());
 }

@@ -6,6 +6,7 @@ local calls = {
   { 'BITFIELD', key, 'SET', 'u4', '#1', '1' }, { 'GETRANGE', key, 0, 1 }, { 'DEL', key },
   { 'HSET', key, 'a', '1' }, { 'HSETNX', key, 'a', '1' }, { 'HINCRBY', key, 'a', '1' }, { 'PEXPIRE', key, 1000 }, { 'PTTL', key },
   { 'HGET', key, 'a' }, { 'HMGET', key, 'a' }, { 'HGETALL', key }, { 'HKEYS', key }, { 'HLEN', key }, { 'HDEL', key, 'a' },
+  { 'ZADD', key, 1, 'a' }, { 'ZRANGEBYSCORE', key, '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 1 }, { 'ZREM', key, 'a' },
 }
 for _, command in ipairs(calls) do
   local answer = redis.pcall(unpack(command))
