@@ -15,10 +15,13 @@
 //!
 //! The file is a line of JSON a change, written when the change is made and synced with the housekeeping: a killed process
 //! loses nothing, a crash of the machine the last seconds. It is written anew when most of it is out of date.
+//!
+//! Where nodes share their bans, the table knows also which of them others have not heard of, and what was lifted and has not ended:
+//! what statistics say of a key cannot be taken back in a cluster, so rules are told here that it does not hold.
 
 use parking_lot::Mutex;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::net::IpAddr;
@@ -35,6 +38,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) const KEYS_MAX: usize = 4_000_000;
 /// Most removals that are remembered.
 const REMOVED_MAX: usize = 100_000;
+/// Most lifted labels that are remembered until they would have ended. Beyond it the one that ends first is forgotten.
+const LIFTED_MAX: usize = 100_000;
 /// Longest value that is kept.
 const VALUE_BYTES_MAX: usize = 1024;
 /// Lines beyond twice those in use at which the file is written anew.
@@ -182,12 +187,56 @@ pub(crate) struct NewBan {
     pub(crate) until: Time,
 }
 
+/// A change of a ban that nodes share: it is put on a key, or lifted.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedBan {
+    pub(crate) ban: NewBan,
+    pub(crate) is_lift: bool,
+}
+
+/// A change that other nodes have not heard of.
+#[derive(Clone, Debug)]
+pub(crate) struct UnsharedBan {
+    pub(crate) ban: Ban,
+    /// The number of the change; `None` for a lift.
+    number: Option<u64>,
+}
+
+impl UnsharedBan {
+    pub(crate) fn is_lift(&self) -> bool {
+        self.number.is_none()
+    }
+}
+
+/// A label that was lifted before its end.
+#[derive(Debug)]
+struct LiftedBan {
+    ban: Ban,
+    is_unshared: bool,
+    /// True until it is put on the key again: rules do not see it until its end.
+    hides: bool,
+}
+
+/// The part of the table that nodes share.
+#[derive(Debug, Default)]
+struct BanSharing {
+    /// The numbers of the bans that other nodes have not heard of.
+    unshared: BTreeSet<u64>,
+    /// The lifted labels by value, and their ends.
+    lifted: HashMap<Arc<str>, Vec<LiftedBan>>,
+    ends: BTreeSet<(Time, Arc<str>)>,
+    /// The values of lifts that other nodes have not heard of.
+    unshared_lifts: BTreeSet<Arc<str>>,
+}
+
 /// The table.
 #[derive(Debug, Default)]
 pub struct BanList {
     table: Mutex<BanTable>,
     /// Some value is a network.
     has_ranges: AtomicBool,
+    /// Some label was lifted, and rules may see it in the statistics.
+    has_lifted: AtomicBool,
     file: Option<Mutex<BanLog>>,
 }
 
@@ -225,6 +274,8 @@ struct BanTable {
     ids: u64,
     /// The number of keys that had to make room.
     crowded_out: u64,
+    /// `None` for a node of its own.
+    sharing: Option<BanSharing>,
 }
 
 #[derive(Debug)]
@@ -240,6 +291,20 @@ struct BanLog {
 enum BanLogLine<'a> {
     Put(BanLogEntry<'a>),
     Lift(BanLogEntry<'a>),
+    /// It ended by itself, or made room.
+    End(BanLogEntry<'a>),
+    /// Other nodes have heard of all bans up to an id.
+    Shared {
+        through: u64,
+    },
+}
+
+/// The sort of a line on a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BanLineKind {
+    Put,
+    Lift,
+    End,
 }
 
 /// The content of a line on a key.
@@ -254,10 +319,13 @@ struct BanLogEntry<'a> {
     value: Cow<'a, str>,
     by: Cow<'a, str>,
     until: Time,
+    /// True if other nodes have heard of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    shared: bool,
 }
 
-impl<'a> From<&'a Ban> for BanLogEntry<'a> {
-    fn from(told: &'a Ban) -> BanLogEntry<'a> {
+impl<'a> BanLogEntry<'a> {
+    fn of(told: &'a Ban, shared: bool) -> BanLogEntry<'a> {
         let LabelSource { pipeline, kind, label, decision, by } = &*told.source;
         let [pipeline, kind, label, decision, by] =
             [pipeline, kind, label, decision, by].map(|text| Cow::Borrowed(text.as_str()));
@@ -272,14 +340,27 @@ impl<'a> From<&'a Ban> for BanLogEntry<'a> {
             value,
             by,
             until: told.until,
+            shared,
         }
     }
 }
 
-/// A change as a line of the file, with its checksum behind a tab.
-fn write_line(out: &mut impl Write, told: &Ban, lifts: bool) -> io::Result<()> {
-    let line = if lifts { BanLogLine::Lift(told.into()) } else { BanLogLine::Put(told.into()) };
-    let text = serde_json::to_vec(&line)?;
+/// A change as a line of the file.
+fn write_line(out: &mut impl Write, told: &Ban, kind: BanLineKind, shared: bool) -> io::Result<()> {
+    let entry = BanLogEntry::of(told, shared);
+    seal_line(
+        out,
+        &match kind {
+            BanLineKind::Put => BanLogLine::Put(entry),
+            BanLineKind::Lift => BanLogLine::Lift(entry),
+            BanLineKind::End => BanLogLine::End(entry),
+        },
+    )
+}
+
+/// A line with its checksum behind a tab.
+fn seal_line(out: &mut impl Write, line: &BanLogLine<'_>) -> io::Result<()> {
+    let text = serde_json::to_vec(line)?;
     out.write_all(&text)?;
     writeln!(out, "\t{:08x}", crc32fast::hash(&text))
 }
@@ -307,14 +388,16 @@ pub(crate) fn damaged_lines(path: &Path) -> io::Result<u64> {
 }
 
 impl BanList {
-    /// Reads the table of a data directory. A torn last line, as a crash leaves it, is passed over.
+    /// Reads the table of a data directory, of a node that shares its bans or keeps them to itself. A torn last line, as a crash
+    /// leaves it, is passed over.
     ///
     /// # Errors
     /// What the system says.
-    pub(crate) fn open(path: &Path) -> io::Result<BanList> {
-        let table = BanTable::read(path)?;
-        let has_ranges = AtomicBool::new(table.has_ranges());
-        let register = BanList { table: Mutex::new(table), has_ranges, file: None };
+    pub(crate) fn open(path: &Path, shares: bool) -> io::Result<BanList> {
+        let table = BanTable::read(path, shares)?;
+        let register = BanList::default();
+        register.note(&table);
+        let register = BanList { table: Mutex::new(table), ..register };
         let log = register.write(path)?;
         Ok(BanList { file: Some(Mutex::new(log)), ..register })
     }
@@ -327,7 +410,12 @@ impl BanList {
         if !path.exists() {
             return Ok(());
         }
-        let mut table = BanTable::read(path)?;
+        let mut table = BanTable::read(path, true)?;
+        if let Some(sharing) = &mut table.sharing {
+            let meant: Vec<Arc<str>> =
+                sharing.lifted.keys().filter(|value| is_meant(value)).cloned().collect();
+            meant.iter().for_each(|value| sharing.forget_value(value));
+        }
         let meant = table.held.iter().filter(|(_, told)| is_meant(&told.value));
         let meant: Vec<u64> = meant.map(|(number, _)| *number).collect();
         meant.into_iter().for_each(|number| _ = table.forget(number));
@@ -356,12 +444,19 @@ impl BanList {
                 table.ids += 1;
                 let told = Ban { id: table.ids, scope: BanScope::of(&value), source, value, until };
                 // Writing to a vector cannot fail, and no type here refuses to be written.
-                let _ = write_line(&mut lines, &told, false);
-                table.put(told);
+                let _ = write_line(&mut lines, &told, BanLineKind::Put, false);
+                table.put_as(told, false);
             }
-            self.has_ranges.store(table.has_ranges(), Ordering::Release);
+            self.note(&table);
         }
         self.append(&lines);
+    }
+
+    /// Notes what look-ups ask before they take the lock.
+    fn note(&self, table: &BanTable) {
+        self.has_ranges.store(table.has_ranges(), Ordering::Release);
+        let has_lifted = table.sharing.as_ref().is_some_and(|sharing| !sharing.lifted.is_empty());
+        self.has_lifted.store(has_lifted, Ordering::Release);
     }
 
     /// The label, and what put it on, of each that keys of a value have.
@@ -377,10 +472,13 @@ impl BanList {
             let numbers: Vec<u64> = table.of_value(value).map(|(number, _)| number).collect();
             for number in numbers {
                 let Some(told) = table.remove(number) else { continue };
-                let _ = write_line(&mut lines, &told, true);
+                let _ = write_line(&mut lines, &told, BanLineKind::Lift, false);
+                if let Some(sharing) = &mut table.sharing {
+                    sharing.lift(told, true);
+                }
                 lifted += 1;
             }
-            self.has_ranges.store(table.has_ranges(), Ordering::Release);
+            self.note(&table);
         }
         self.append(&lines);
         lifted
@@ -416,6 +514,154 @@ impl BanList {
             *log.lock() = new;
         }
         Ok(erased)
+    }
+
+    /// The first changes that other nodes have not heard of and that have not ended: lifts, then bans in the order in which they were
+    /// made.
+    pub(crate) fn unshared(&self, most: usize, now: Time) -> Vec<UnsharedBan> {
+        let mut table = self.table.lock();
+        table.expire(now);
+        let Some(sharing) = &table.sharing else { return Vec::new() };
+        let lifts = sharing.unshared_lifts.iter().filter_map(|value| sharing.lifted.get(value)).flatten();
+        let lifts = lifts.filter(|lifted| lifted.is_unshared);
+        let lifts = lifts.map(|lifted| UnsharedBan { ban: lifted.ban.clone(), number: None });
+        let put = sharing.unshared.iter().filter_map(|number| {
+            let ban = table.held.get(number)?.clone();
+            Some(UnsharedBan { ban, number: Some(*number) })
+        });
+        lifts.chain(put).filter(|change| change.ban.until > now).take(most).collect()
+    }
+
+    /// The number of changes that other nodes have not heard of.
+    pub(crate) fn unshared_count(&self) -> usize {
+        let table = self.table.lock();
+        table.sharing.as_ref().map_or(0, |sharing| sharing.unshared.len() + sharing.unshared_lifts.len())
+    }
+
+    /// Returns true if other nodes have heard of all that was done about a value.
+    pub fn is_shared(&self, value: &str) -> bool {
+        let table = self.table.lock();
+        let Some(sharing) = &table.sharing else { return true };
+        !sharing.unshared_lifts.contains(value)
+            && table.of_value(value).all(|(number, _)| !sharing.unshared.contains(&number))
+    }
+
+    /// Notes that other nodes have heard of changes. What was changed again since then is still to be told.
+    pub(crate) fn acknowledge(&self, sent: &[UnsharedBan]) {
+        let mut lines = Vec::new();
+        {
+            let mut table = self.table.lock();
+            let Some(sharing) = &mut table.sharing else { return };
+            let mut through = 0;
+            for UnsharedBan { ban, number } in sent {
+                match number {
+                    Some(number) => {
+                        sharing.unshared.remove(number);
+                        through = through.max(ban.id);
+                    }
+                    None if sharing.acknowledge_lift(ban) => {
+                        let _ = write_line(&mut lines, ban, BanLineKind::Lift, true);
+                    }
+                    None => {}
+                }
+            }
+            if through > 0 {
+                let _ = seal_line(&mut lines, &BanLogLine::Shared { through });
+            }
+        }
+        self.append(&lines);
+    }
+
+    /// Takes over what nodes share, this one's own changes among it. What was changed here and others have not heard of yet stays:
+    /// it comes later in the order that all follow.
+    pub(crate) fn apply(&self, changes: Vec<SharedBan>) {
+        let mut lines = Vec::new();
+        {
+            let mut table = self.table.lock();
+            for SharedBan { ban, is_lift } in changes {
+                let NewBan { pipeline, kind, label, decision, value, by, until } = ban;
+                let is_own = AddressRange::parse(&value).is_some_and(AddressRange::is_of_this_machine);
+                if is_own || value.len() > VALUE_BYTES_MAX {
+                    continue;
+                }
+                let source = table.source(LabelSource { pipeline, kind, label, decision, by });
+                let value = Arc::from(value);
+                let before = table.find(&source, &value);
+                let Some(sharing) = &table.sharing else { return };
+                let is_unshared = before.is_some_and(|(number, _)| sharing.unshared.contains(&number));
+                let is_lifted = sharing.is_unshared_lift(&source, &value);
+                let end = before.map(|(_, end)| end);
+                let stays = if is_lift {
+                    is_unshared
+                } else {
+                    is_lifted || end == Some(until) || (is_unshared && end.is_some_and(|end| end > until))
+                };
+                if stays {
+                    continue;
+                }
+                if is_lift {
+                    let lifted = before.and_then(|(number, _)| table.remove(number));
+                    let scope = BanScope::of(&value);
+                    let told = lifted.unwrap_or(Ban { id: 0, scope, source, value, until });
+                    let _ = write_line(&mut lines, &told, BanLineKind::Lift, true);
+                    if let Some(sharing) = &mut table.sharing {
+                        sharing.lift(told, false);
+                    }
+                    continue;
+                }
+                before.map(|(number, _)| table.forget(number));
+                table.ids += 1;
+                let told = Ban { id: table.ids, scope: BanScope::of(&value), source, value, until };
+                let _ = write_line(&mut lines, &told, BanLineKind::Put, true);
+                table.put_as(told, true);
+            }
+            self.note(&table);
+        }
+        self.append(&lines);
+    }
+
+    /// Has all bans and lifts told again that other nodes have heard of once, and that are not there any more where they are shared.
+    pub(crate) fn share_again(&self, is_there: impl Fn(&Ban) -> bool) {
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let mut table = self.table.lock();
+            let page: Vec<(u64, bool)> =
+                table.held.range(from..).take(PAGE).map(|(number, ban)| (*number, is_there(ban))).collect();
+            next = page.last().filter(|_| page.len() == PAGE).map(|(number, _)| number + 1);
+            let Some(sharing) = &mut table.sharing else { return };
+            sharing.unshared.extend(page.iter().filter(|(_, there)| !there).map(|(number, _)| *number));
+        }
+        let mut table = self.table.lock();
+        let Some(sharing) = &mut table.sharing else { return };
+        for (value, lifted) in &mut sharing.lifted {
+            for lifted in lifted.iter_mut().filter(|lifted| lifted.hides && !is_there(&lifted.ban)) {
+                lifted.is_unshared = true;
+                sharing.unshared_lifts.insert(Arc::clone(value));
+            }
+        }
+    }
+
+    /// Returns true if a label was lifted from a key before its end, and not put on it again.
+    pub(crate) fn is_lifted(
+        &self,
+        (pipeline, kind, label): (&str, &str, &str),
+        value: &str,
+        time: Time,
+    ) -> bool {
+        let table = self.table.lock();
+        let Some(lifted) = table.sharing.as_ref().and_then(|sharing| sharing.lifted.get(value)) else {
+            return false;
+        };
+        lifted.iter().any(|LiftedBan { ban, hides, .. }| {
+            let source = &ban.source;
+            let is_it = (&*source.pipeline, &*source.kind, &*source.label) == (pipeline, kind, label);
+            *hides && ban.until > time && is_it
+        })
+    }
+
+    /// Returns true if any label was lifted before its end.
+    pub(crate) fn has_lifted(&self) -> bool {
+        self.has_lifted.load(Ordering::Acquire)
     }
 
     /// Returns what holds of a value, in the order in which it was put on.
@@ -523,21 +769,38 @@ impl BanList {
     fn write(&self, path: &Path) -> io::Result<BanLog> {
         let mut out = BufWriter::new(AtomicFile::of(path)?);
         let mut lines = 0;
-        let last = self.table.lock().last;
+        let (last, lifted) = {
+            let table = self.table.lock();
+            (table.last, table.lifted())
+        };
+        for (told, shared) in &lifted {
+            write_line(&mut out, told, BanLineKind::Lift, *shared)?;
+        }
         let mut rest = Some(0..=last);
         while rest.is_some() {
             for told in self.page(&mut rest, Time(i64::MIN)) {
-                write_line(&mut out, &told, false)?;
+                let shared = self.table.lock().knows_shared(&told);
+                write_line(&mut out, &told, BanLineKind::Put, shared)?;
                 lines += 1;
             }
         }
         out.flush()?;
         out.get_ref().file().sync_data()?;
         let _others_wait = self.file.as_ref().map(Mutex::lock);
-        let since = self.table.lock().changes_since(last)?;
-        for (told, lifts) in &since {
-            write_line(&mut out, told, *lifts)?;
+        let since = {
+            let table = self.table.lock();
+            let changes = table.changes_since(last)?.into_iter();
+            let line = |(told, is_gone): (Ban, bool)| match (is_gone, table.lift_of(&told)) {
+                (false, _) => (table.knows_shared(&told), BanLineKind::Put, told),
+                (true, None) => (true, BanLineKind::End, told),
+                (true, Some(lifted)) => (!lifted.is_unshared, BanLineKind::Lift, told),
+            };
+            changes.map(line).collect::<Vec<_>>()
+        };
+        for (shared, kind, told) in &since {
+            write_line(&mut out, told, *kind, *shared)?;
         }
+        let lines = lines + lifted.len();
         let draft = out.into_inner().map_err(io::IntoInnerError::into_error)?;
         let (path, file) = (path.to_path_buf(), Arc::new(draft.commit()?));
         Ok(BanLog { path, file, lines: lines + since.len() })
@@ -553,9 +816,95 @@ impl BanList {
     }
 }
 
+impl BanSharing {
+    /// Notes that a label was lifted.
+    fn lift(&mut self, ban: Ban, is_unshared: bool) {
+        let value = Arc::clone(&ban.value);
+        self.unlift(&ban.source, &value, true);
+        self.ends.insert((ban.until, Arc::clone(&value)));
+        if is_unshared {
+            self.unshared_lifts.insert(Arc::clone(&value));
+        }
+        self.lifted.entry(value).or_default().push(LiftedBan { ban, is_unshared, hides: true });
+        if self.ends.len() > LIFTED_MAX
+            && let Some((end, value)) = self.ends.first().cloned()
+        {
+            self.forget(end, &value);
+        }
+    }
+
+    /// Notes that a label is put on a key again. A lift that others have not heard of is still to be told, before that.
+    fn unlift(&mut self, source: &LabelSource, value: &Arc<str>, with_unshared: bool) {
+        let Some(lifted) = self.lifted.get_mut(value) else { return };
+        let is_it = |lifted: &LiftedBan| is_same_label(&lifted.ban.source, source);
+        lifted.iter_mut().filter(|lifted| is_it(lifted)).for_each(|lifted| lifted.hides = false);
+        lifted.retain(|lifted| !is_it(lifted) || (lifted.is_unshared && !with_unshared));
+        self.tidy(value);
+    }
+
+    /// Keeps what is known of a value's lifts in step with what is left of them.
+    fn tidy(&mut self, value: &Arc<str>) {
+        let left = self.lifted.get(value).map(Vec::as_slice).unwrap_or_default();
+        if !left.iter().any(|lifted| lifted.is_unshared) {
+            self.unshared_lifts.remove(value);
+        }
+        if left.is_empty() {
+            self.lifted.remove(value);
+        }
+    }
+
+    /// Forgets the lifts of a value that end by a time.
+    fn forget(&mut self, end: Time, value: &Arc<str>) {
+        self.ends.remove(&(end, Arc::clone(value)));
+        if let Some(lifted) = self.lifted.get_mut(value) {
+            lifted.retain(|lifted| lifted.ban.until > end);
+        }
+        self.tidy(value);
+    }
+
+    /// Forgets all lifts of a value.
+    fn forget_value(&mut self, value: &Arc<str>) {
+        self.lifted.remove(value);
+        self.tidy(value);
+    }
+
+    fn is_unshared_lift(&self, source: &LabelSource, value: &str) -> bool {
+        let mut lifted = self.lifted.get(value).into_iter().flatten();
+        lifted.any(|lifted| lifted.is_unshared && is_same_label(&lifted.ban.source, source))
+    }
+
+    /// Notes that others have heard of a lift; returns false if there is none that is still to be told.
+    fn acknowledge_lift(&mut self, ban: &Ban) -> bool {
+        let Some(lifted) = self.lifted.get_mut(&ban.value) else { return false };
+        let sent = lifted.iter_mut().find(|lifted| {
+            lifted.is_unshared && lifted.ban.id == ban.id && is_same_label(&lifted.ban.source, &ban.source)
+        });
+        let Some(sent) = sent else { return false };
+        sent.is_unshared = false;
+        lifted.retain(|lifted| lifted.is_unshared || lifted.hides);
+        self.tidy(&ban.value);
+        true
+    }
+
+    /// Lets go of some of what would have ended by now.
+    fn expire(&mut self, now: Time) {
+        for _ in 0..PAGE {
+            match self.ends.first().cloned() {
+                Some((end, value)) if end <= now => self.forget(end, &value),
+                _ => return,
+            }
+        }
+    }
+}
+
+fn is_same_label(one: &LabelSource, other: &LabelSource) -> bool {
+    (&one.pipeline, &one.kind, &one.label) == (&other.pipeline, &other.kind, &other.label)
+}
+
 impl BanTable {
-    fn read(path: &Path) -> io::Result<BanTable> {
-        let mut table = BanTable::default();
+    fn read(path: &Path, shares: bool) -> io::Result<BanTable> {
+        let mut table = BanTable { sharing: shares.then(BanSharing::default), ..BanTable::default() };
+        let mut through = 0;
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(table),
@@ -564,24 +913,76 @@ impl BanTable {
         for line in BufReader::new(file).split(b'\n') {
             match read_line(&line?) {
                 Some(BanLogLine::Put(entry)) => {
+                    let shared = entry.shared;
                     let told = table.ban(entry);
                     let before = table.find(&told.source, &told.value);
                     before.map(|(number, _)| table.forget(number));
-                    table.put(told);
+                    table.put_as(told, shared);
                 }
                 Some(BanLogLine::Lift(entry)) => {
+                    let shared = entry.shared;
+                    let told = table.ban(entry);
+                    let before = table.find(&told.source, &told.value);
+                    let is_acknowledged = shared
+                        && table.sharing.as_mut().is_some_and(|sharing| sharing.acknowledge_lift(&told));
+                    if is_acknowledged {
+                        continue;
+                    }
+                    before.map(|(number, _)| table.remove(number));
+                    if let Some(sharing) = &mut table.sharing {
+                        sharing.lift(told, !shared);
+                    }
+                }
+                Some(BanLogLine::End(entry)) => {
                     let told = table.ban(entry);
                     let before = table.find(&told.source, &told.value);
                     before.map(|(number, _)| table.remove(number));
                 }
+                Some(BanLogLine::Shared { through: up_to }) => through = up_to.max(through),
                 None => tracing::warn!(path = %path.display(), "a damaged label is passed over"),
             }
+        }
+        let BanTable { held, sharing, .. } = &mut table;
+        if let Some(sharing) = sharing {
+            sharing.unshared.retain(|number| held.get(number).is_some_and(|ban| ban.id > through));
         }
         Ok(table)
     }
 
+    /// Puts a ban there, of which others have heard or not.
+    fn put_as(&mut self, told: Ban, shared: bool) {
+        let (source, value) = (Arc::clone(&told.source), Arc::clone(&told.value));
+        self.put(told);
+        let number = self.last;
+        if let Some(sharing) = &mut self.sharing {
+            sharing.unlift(&source, &value, false);
+            if !shared {
+                sharing.unshared.insert(number);
+            }
+        }
+    }
+
+    /// Returns true if others are known to have heard of a ban.
+    fn knows_shared(&self, told: &Ban) -> bool {
+        let Some(sharing) = &self.sharing else { return false };
+        let held = self.find(&told.source, &told.value);
+        held.is_some_and(|(number, _)| !sharing.unshared.contains(&number))
+    }
+
+    /// The lift of a label, if it is remembered.
+    fn lift_of(&self, told: &Ban) -> Option<&LiftedBan> {
+        let lifted = self.sharing.as_ref()?.lifted.get(&told.value)?;
+        lifted.iter().find(|lifted| is_same_label(&lifted.ban.source, &told.source))
+    }
+
+    /// All lifts that are remembered, and whether others have heard of them.
+    fn lifted(&self) -> Vec<(Ban, bool)> {
+        let all = self.sharing.iter().flat_map(|sharing| sharing.lifted.values().flatten());
+        all.map(|lifted| (lifted.ban.clone(), !lifted.is_unshared)).collect()
+    }
+
     fn ban(&mut self, entry: BanLogEntry<'_>) -> Ban {
-        let BanLogEntry { id, pipeline, kind, scope, label, decision, value, by, until } = entry;
+        let BanLogEntry { id, pipeline, kind, scope, label, decision, value, by, until, .. } = entry;
         let [pipeline, kind, label, decision, by] =
             [pipeline, kind, label, decision, by].map(Cow::into_owned);
         let source = self.source(LabelSource { pipeline, kind, label, decision, by });
@@ -665,6 +1066,9 @@ impl BanTable {
         }
         self.places.remove(&(place, number));
         self.ends.remove(&(told.until, number));
+        if let Some(sharing) = &mut self.sharing {
+            sharing.unshared.remove(&number);
+        }
         Some(told)
     }
 
@@ -682,6 +1086,9 @@ impl BanTable {
 
     /// Lets go of some of those that have ended; answers whether there may be more.
     fn expire(&mut self, now: Time) -> bool {
+        if let Some(sharing) = &mut self.sharing {
+            sharing.expire(now);
+        }
         for _ in 0..PAGE {
             match self.ends.first().copied() {
                 Some((until, number)) if until <= now => _ = self.remove(number),
@@ -767,7 +1174,7 @@ mod tests {
     fn a_restart_forgets_nothing() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("labels.ndjson");
-        let register = BanList::open(&path).unwrap();
+        let register = BanList::open(&path, false).unwrap();
         register.put(vec![put("192.0.2.1", 60), put("192.0.2.2", 600), put("192.0.2.2", 700)]);
         register.lift("192.0.2.1");
         register.maintain(NOW).unwrap();
@@ -775,7 +1182,7 @@ mod tests {
         drop(register);
         // A crash in the middle of a line.
         OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"put\":{\"id\"").unwrap();
-        let register = BanList::open(&path).unwrap();
+        let register = BanList::open(&path, false).unwrap();
         assert_eq!(new(&register, &register.held(NOW), NOW), before);
         register.put(vec![put("192.0.2.9", 60)]);
         let after = new(&register, &register.held(NOW), NOW);
@@ -788,7 +1195,7 @@ mod tests {
     fn the_table_says_what_a_list_says() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("labels.ndjson");
-        let mut register = BanList::open(&path).unwrap();
+        let mut register = BanList::open(&path, false).unwrap();
         let mut state = 7u64;
         let mut random = |below: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -820,7 +1227,7 @@ mod tests {
                 7 => now = now + Span::seconds(random(20) as i64),
                 8 => register.maintain(now).unwrap(),
                 _ if random(20) == 0 => {
-                    (register, place) = (BanList::open(&path).unwrap(), None);
+                    (register, place) = (BanList::open(&path, false).unwrap(), None);
                 }
                 _ => {}
             }
@@ -898,7 +1305,7 @@ mod tests {
     fn a_flipped_bit_costs_one_label() {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("labels.ndjson");
-        let register = BanList::open(&path).unwrap();
+        let register = BanList::open(&path, false).unwrap();
         register.put((0..3).map(|number| put(&format!("192.0.2.{number}"), 60)).collect());
         drop(register);
         let whole = fs::read(&path).unwrap();
@@ -907,7 +1314,7 @@ mod tests {
             flipped[at] ^= 1 << (at % 8);
             fs::write(&path, flipped).unwrap();
             assert!(damaged_lines(&path).unwrap() > 0, "byte {at}");
-            let left = BanList::open(&path).unwrap().size().0;
+            let left = BanList::open(&path, false).unwrap().size().0;
             // An end of line that is gone costs the line behind it, too.
             assert!(left == 2 || (left == 1 && whole[at] == b'\n'), "byte {at}: {left}");
         }

@@ -31,6 +31,77 @@ pub trait NodeRegister: Send + Sync {
     /// # Errors
     /// Says why the register cannot be asked.
     fn announce(&self, entry: String) -> Result<NodeEntries, String>;
+
+    /// Takes what a node has said of itself out of the register, until it says something again; its number stays its own. Returns
+    /// false if there is nothing of it. Blocks.
+    ///
+    /// # Errors
+    /// Says why the register cannot be asked.
+    fn forget(&self, number: NodeNumber) -> Result<bool, String>;
+}
+
+/// Bytes of a subject of a change that nodes share.
+pub const CHANGE_SUBJECT_BYTES: usize = 24;
+
+/// The sort of a change that nodes share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SharedChangeKind {
+    /// It holds to its end, unless it holds for longer already.
+    Put,
+    /// It stands instead of what was there.
+    Set,
+    /// What was there is taken away.
+    Lift,
+}
+
+/// A change that nodes share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedChange {
+    /// The thing that it changes.
+    pub subject: [u8; CHANGE_SUBJECT_BYTES],
+    /// Its sort.
+    pub kind: SharedChangeKind,
+    /// The time from which on nobody needs to know of it.
+    pub until: Time,
+    /// Its text.
+    pub text: Vec<u8>,
+}
+
+/// A place in the list of changes. The default is its beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChangePosition {
+    /// The number of the last change that was read.
+    pub number: u64,
+    /// The number of the last call that was heard of.
+    pub call: u64,
+    /// That call's tag.
+    pub tag: u64,
+}
+
+/// Some changes behind a place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChangePage {
+    /// The changes, in the order that all nodes follow.
+    pub changes: Vec<SharedChange>,
+    /// The place behind them.
+    pub position: ChangePosition,
+    /// True if there are more.
+    pub has_more: bool,
+}
+
+/// The list of changes that nodes share: the last one of each subject, in one order.
+pub trait ChangeRegister: Send + Sync {
+    /// Returns the changes behind a place; `None` if some of those before it are forgotten. Blocks.
+    ///
+    /// # Errors
+    /// Says why the register cannot be asked.
+    fn since(&self, position: ChangePosition) -> Result<Option<ChangePage>, String>;
+
+    /// Puts changes behind the others, of which those may go that ended before a time; returns for how many there was no room. Blocks.
+    ///
+    /// # Errors
+    /// Says why the register cannot be asked; then they can be put there again.
+    fn append(&self, changes: Vec<SharedChange>, horizon: Time) -> Result<usize, String>;
 }
 
 /// A state of posted rules that nodes share.
@@ -81,6 +152,8 @@ pub struct SharedRegisters {
     pub rules: Box<dyn RulesRegister>,
     /// The lessons of linear models; `None` where each node has models of its own.
     pub lessons: Option<Box<dyn LessonRegister>>,
+    /// The bans, and the exceptions of limits that were posted.
+    pub changes: Box<dyn ChangeRegister>,
 }
 
 impl Engine {

@@ -36,6 +36,7 @@ mod review;
 mod review_queue;
 mod search;
 mod sender_history;
+mod sharing;
 mod unknown_fields;
 mod used_once;
 mod verification;
@@ -77,7 +78,10 @@ pub use explanation::{
     Explanation,
 };
 pub use feedback::{FeedbackError, FeedbackInput, FeedbackOutcome, ReporterStanding};
-pub use fleet::{NodeEntries, NodeRegister, RulesRegister, SharedRegisters, SharedState};
+pub use fleet::{
+    CHANGE_SUBJECT_BYTES, ChangePage, ChangePosition, ChangeRegister, NodeEntries, NodeRegister,
+    RulesRegister, SharedChange, SharedChangeKind, SharedRegisters, SharedState,
+};
 pub use judge::Severity;
 pub use judged_scores::{PipelineCalibration, PromisedLine};
 pub use key_timeline::{HotKey, KeyName, KeyStatistics, KeyStatisticsError, KeyTimeline, Ranking};
@@ -161,6 +165,8 @@ pub struct Engine {
     ledger: LedgerHome,
     /// The registers that nodes share with their statistics.
     shared: Option<SharedRegisters>,
+    /// The place up to which the changes that nodes share are in force here; nothing while somebody looks for more.
+    sharing: Mutex<Option<sharing::SharingState>>,
     /// Held where the ledger does not lock the directory.
     _lock: Option<disk::FileDevice>,
     journal: Option<Arc<Journal>>,

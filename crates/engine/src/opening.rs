@@ -27,6 +27,7 @@ use crate::metrics::EngineMetrics;
 use crate::pipeline::log;
 use crate::pipeline::trainer::Trainer;
 use crate::review_queue::ReviewQueue;
+use crate::sharing::SharingState;
 use crate::{Engine, LedgerHome, batch, directory, limit, reload, unknown_fields};
 
 impl Engine {
@@ -126,7 +127,8 @@ impl Engine {
         let aside = (!aside.is_empty()).then(|| aside.join("; "));
         health.set("settings-damaged", Impact::Degraded, aside);
         let exceptions = limit::LimitExceptions::new(&plan, posted, &secret);
-        let told = BanList::open(&directory.ban_list_path()).map_err(EngineOpenError::Device)?;
+        let told =
+            BanList::open(&directory.ban_list_path(), shared.is_some()).map_err(EngineOpenError::Device)?;
         let reviews = directory.open_reviews()?;
         health.set("reviews-damaged", Impact::Degraded, review_damage(&reviews));
         directory.note_contents()?;
@@ -141,6 +143,7 @@ impl Engine {
             secret,
             ledger,
             shared,
+            sharing: Mutex::new(Some(SharingState::default())),
             _lock: lock,
             journal: Some(Arc::new(journal)),
             directory: Some(directory.clone()),
@@ -190,6 +193,7 @@ impl Engine {
             secret,
             ledger: LedgerHome::Embedded(ledger),
             shared: None,
+            sharing: Mutex::default(),
             _lock: None,
             journal: None,
             directory: None,

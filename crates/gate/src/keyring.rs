@@ -34,6 +34,10 @@ pub enum SigningPurpose {
     Bait,
     /// Messages between nodes.
     Node,
+    /// Subjects of changes that nodes share.
+    SharedSubject,
+    /// Texts of changes that nodes share.
+    SharedText,
 }
 
 impl SigningPurpose {
@@ -46,6 +50,8 @@ impl SigningPurpose {
             SigningPurpose::Form => b"form",
             SigningPurpose::Bait => b"bait",
             SigningPurpose::Node => b"node",
+            SigningPurpose::SharedSubject => b"shared subject",
+            SigningPurpose::SharedText => b"shared text",
         }
     }
 }

@@ -143,12 +143,13 @@ impl Server {
         let listener = TcpListener::from_std(listener)
             .map_err(|error| ServeError::Listen { listen: Endpoint::Tcp(address), error })?;
         let (stop, stopped) = ShutdownSignal::new();
+        // What was posted, and who was banned, while this node was away is in force before it serves.
+        relay::adopt_rules(&node).await;
+        relay::share(&node).await;
         let mut conversations = JoinSet::new();
         for bound in listeners {
             conversations.spawn(bound.serve(Arc::clone(&node), protocol::open, stopped.clone())?);
         }
-        // What was posted while this node was away is in force before it serves.
-        relay::adopt_rules(&node).await;
         tracing::info!(%address, pipelines = node.engine.plan().pipelines.len(), "serving");
         let manager = Arc::new(manager);
         manager.ready(&url);
@@ -159,6 +160,7 @@ impl Server {
         let keys = tokio::spawn(fetch_keys(Arc::clone(&node)));
         let peers = tokio::spawn(announce(Arc::clone(&node), address));
         let lessons = tokio::spawn(exchange_lessons(Arc::clone(&node)));
+        let bans = tokio::spawn(share(Arc::clone(&node)));
         let tokens = tokio::spawn(watch_tokens(Arc::clone(&node)));
         let renewal = tokio::spawn(renew_certificates(Arc::clone(&node), certificates));
         erasure_work::resume(&node).await;
@@ -191,6 +193,7 @@ impl Server {
         keys.abort();
         peers.abort();
         lessons.abort();
+        bans.abort();
         tokens.abort();
         exports.abort();
         let of = Arc::clone(&node);
@@ -332,6 +335,16 @@ async fn exchange_lessons(node: Arc<Node>) {
     loop {
         ticks.tick().await;
         relay::exchange_lessons(&node).await;
+    }
+}
+
+/// Shares bans with the other nodes.
+async fn share(node: Arc<Node>) {
+    let mut ticks = interval(peers::SHARE);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        relay::share(&node).await;
     }
 }
 

@@ -332,6 +332,11 @@ impl ApiClient {
         self.get("/v1/nodes", &[])
     }
 
+    /// Has a node that is gone for good taken out of the list.
+    pub(crate) fn forget_node(&self, number: u16) -> Result<NodesJson, CallError> {
+        self.call(Method::DELETE, &format!("/v1/nodes/{number}"), &[], &[], &[])
+    }
+
     /// Returns the pipelines of the server.
     pub(crate) fn pipelines(&self) -> Result<PipelinesJson, CallError> {
         self.get("/v1/pipelines", &[])

@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use cluster::remote::{self, PartitionCount};
 use cluster::wire::{
-    ClusterTls, SnapshotDescription, StreamLesson, StreamPage, StreamPosition, StreamRange, StreamReceipt,
-    WireClient,
+    ChangeEntry, ChangeEntryKind, ChangeEntryPage, ChangeListPosition, ClusterTls, SnapshotDescription,
+    StreamLesson, StreamPage, StreamPosition, StreamRange, StreamReceipt, WireClient,
 };
 use cluster::{Cluster, ClusterExport, ClusterTransfer, ClusterTransferReport, ThreadedEnvironment};
 use engine::{
-    CellSink, Directory, Engine, EngineOpenError, Impact, LedgerHome, LessonId, LessonPage, LessonPosition,
-    LessonReceipt, LessonRegister, ModelSnapshot, NodeEntries, NodeRegister, NumberAllotment, RulesRegister,
-    SharedLesson, SharedModelName, SharedRegisters, SharedState, SnapshotStream, StatisticsExchangeError,
+    CellSink, ChangePage, ChangePosition, ChangeRegister, Directory, Engine, EngineOpenError, Impact,
+    LedgerHome, LessonId, LessonPage, LessonPosition, LessonReceipt, LessonRegister, ModelSnapshot,
+    NodeEntries, NodeRegister, NumberAllotment, RulesRegister, SharedChange, SharedChangeKind, SharedLesson,
+    SharedModelName, SharedRegisters, SharedState, SnapshotStream, StatisticsExchangeError,
 };
-use event::{Shingle, Span};
+use event::{Shingle, Span, Time};
 use journal::NodeNumber;
 use plan::{ClusterPlan, Plan};
 use stats::cell_export::CellDefinition;
@@ -45,6 +46,7 @@ pub(crate) fn open(
         nodes: Box::new(ClusterNodes::enter(&connection)?),
         rules: Box::new(ClusterRules(connection.wire.clone())),
         lessons: Some(Box::new(ClusterLessons(connection.wire.clone()))),
+        changes: Box::new(ClusterChanges(connection.wire.clone())),
     };
     let mut damage = None;
     let engine = Engine::open_over(directory, plan, Some(shared), |plan| match &plan.node.cluster {
@@ -172,6 +174,48 @@ impl LessonRegister for ClusterLessons {
     }
 }
 
+/// The list of changes that nodes share.
+struct ClusterChanges(WireClient);
+
+impl ChangeRegister for ClusterChanges {
+    fn since(&self, position: ChangePosition) -> Result<Option<ChangePage>, String> {
+        let ChangePosition { number, call, tag } = position;
+        let position = ChangeListPosition { number, call, tag };
+        let page = pollster::block_on(self.0.changes_since(position)).map_err(|error| error.to_string())?;
+        let change = |ChangeEntry { subject, kind, until, text }| SharedChange {
+            subject,
+            kind: match kind {
+                ChangeEntryKind::Put => SharedChangeKind::Put,
+                ChangeEntryKind::Set => SharedChangeKind::Set,
+                ChangeEntryKind::Lift => SharedChangeKind::Lift,
+            },
+            until: Time(i64::try_from(until).unwrap_or(i64::MAX)),
+            text,
+        };
+        Ok(page.map(|ChangeEntryPage { entries, position, has_more }| {
+            let ChangeListPosition { number, call, tag } = position;
+            let changes = entries.into_iter().map(change).collect();
+            ChangePage { changes, position: ChangePosition { number, call, tag }, has_more }
+        }))
+    }
+
+    fn append(&self, changes: Vec<SharedChange>, horizon: Time) -> Result<usize, String> {
+        let micros = |time: Time| u64::try_from(time.0).unwrap_or_default();
+        let entry = |SharedChange { subject, kind, until, text }| ChangeEntry {
+            subject,
+            kind: match kind {
+                SharedChangeKind::Put => ChangeEntryKind::Put,
+                SharedChangeKind::Set => ChangeEntryKind::Set,
+                SharedChangeKind::Lift => ChangeEntryKind::Lift,
+            },
+            until: micros(until),
+            text,
+        };
+        let entries = changes.into_iter().map(entry).collect();
+        pollster::block_on(self.0.append_changes(entries, micros(horizon))).map_err(|error| error.to_string())
+    }
+}
+
 /// The register of nodes in the cluster, with this node's number.
 struct ClusterNodes {
     wire: WireClient,
@@ -199,6 +243,10 @@ impl NodeRegister for ClusterNodes {
         let entries = pollster::block_on(self.wire.announce(self.number.get(), entry));
         let entries = entries.map_err(|error| error.to_string())?.into_iter();
         Ok(entries.filter_map(|(number, entry)| Some((NodeNumber::new(number)?, entry))).collect())
+    }
+
+    fn forget(&self, number: NodeNumber) -> Result<bool, String> {
+        pollster::block_on(self.wire.forget_node(number.get())).map_err(|error| error.to_string())
     }
 }
 

@@ -3,12 +3,12 @@
 //! Those of the configuration stand in `[[limit.override]]`. Those that were posted are kept in `limits.json` of the data
 //! directory, in the clear: whoever set one wants to read it. A posted one stands over one of the configuration.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use event::{Secret, Time};
+use event::{Secret, Shingle, Time};
 
 use super::{LimitKey, LimitKeyError};
 use crate::Engine;
@@ -33,6 +33,9 @@ pub enum LimitExceptionError {
     /// The list of exceptions is full.
     #[error("there are {EXCEPTIONS_MAX} already: remove some first")]
     Full,
+    /// Other nodes cannot be told of it.
+    #[error("it cannot be shared with the other nodes: {0}")]
+    Shared(String),
     /// The exceptions could not be written.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
@@ -138,29 +141,68 @@ impl Engine {
     }
 
     /// Posts an exception, instead of any other of the same key; one that has ended, or that says nothing, takes the
-    /// other away. What has ended by now is forgotten. Kept in the data directory, if there is one. Blocks.
+    /// other away. What has ended by now is forgotten. Kept in the data directory, if there is one. Of nodes that share their
+    /// statistics all hear of it, or none. Blocks.
     ///
     /// # Errors
-    /// [`ExceptionError`]; then nothing has changed.
+    /// [`ExceptionError`]; then nothing has changed, unless it could not be written: other nodes have it by then.
     pub fn post_exception(&self, exception: LimitException, now: Time) -> Result<(), LimitExceptionError> {
-        let _only = self.changing.lock();
         let plan = self.plan();
+        self.exception_key(&plan, &exception)?;
+        let stands = exception.exempt || exception.count.is_some();
+        if stands && self.exceptions().posted().len() >= EXCEPTIONS_MAX {
+            // One that has ended makes room.
+            self.take_over_posted_exceptions(Vec::new(), now)?;
+            if self.exceptions().posted().len() >= EXCEPTIONS_MAX {
+                return Err(LimitExceptionError::Full);
+            }
+        }
+        self.share_exception(&plan, &exception, now).map_err(LimitExceptionError::Shared)?;
+        Ok(self.take_over_posted_exceptions(vec![exception], now)?)
+    }
+
+    /// Returns what the key of an exception is counted by.
+    pub(crate) fn exception_key(
+        &self,
+        plan: &Plan,
+        exception: &LimitException,
+    ) -> Result<Shingle, LimitExceptionError> {
         let limit = plan
             .limit(&exception.limit)
             .ok_or_else(|| LimitExceptionError::Unfit(format!("there is no limit `{}`", exception.limit)))?;
-        let its_key = key(limit, &exception.key, &self.secret)?;
+        key(limit, &exception.key, &self.secret).map(|key| key.0)
+    }
+
+    /// Puts exceptions in force that were posted, here or to another node, each instead of the one of the same key. One whose limit is
+    /// not known here is kept, for when it is. Blocks.
+    pub(crate) fn take_over_posted_exceptions(
+        &self,
+        exceptions: Vec<LimitException>,
+        now: Time,
+    ) -> Result<(), DirectoryError> {
+        let _only = self.changing.lock();
+        let plan = self.plan();
+        let named = |exception: &LimitException| {
+            (exception.limit.clone(), self.exception_key(&plan, exception).map_err(|_| exception.key.clone()))
+        };
+        let new: HashSet<_> = exceptions.iter().map(named).collect();
         let mut posted = self.exceptions().posted().to_vec();
-        posted.retain(|other| {
-            let same = other.limit == exception.limit
-                && key(limit, &other.key, &self.secret).is_ok_and(|key| key == its_key);
-            !same && other.until.is_none_or(|until| now < until)
-        });
-        let stands = exception.exempt || exception.count.is_some();
-        if stands && exception.until.is_none_or(|until| now < until) {
-            if posted.len() >= EXCEPTIONS_MAX {
-                return Err(LimitExceptionError::Full);
+        posted.retain(|other| !(new.contains(&named(other))) && other.until.is_none_or(|until| now < until));
+        // Of a subject that comes twice, the later stands.
+        let mut last: HashMap<_, LimitException> = HashMap::new();
+        let mut order = Vec::new();
+        for exception in exceptions {
+            let name = named(&exception);
+            if last.insert(name.clone(), exception).is_none() {
+                order.push(name);
             }
-            posted.push(exception);
+        }
+        for exception in order.iter().filter_map(|name| last.remove(name)) {
+            let stands = exception.exempt || exception.count.is_some();
+            let is_over = exception.until.is_some_and(|until| until <= now);
+            if stands && !is_over && posted.len() < EXCEPTIONS_MAX {
+                posted.push(exception);
+            }
         }
         if let Some(directory) = &self.directory {
             let path = directory.limits_path();

@@ -1,7 +1,9 @@
-//! Labels on networks, at the end of stage 4: an address that is in a network with a label has the label.
+//! Labels on networks, at the end of stage 4: an address that is in a network with a label has the label. And labels that were lifted:
+//! a key has them no more.
 //!
 //! The ledger finds marks by the hash of a whole piece, so a network that somebody has put on the list for addresses is looked
-//! for where it is kept by what it is called.
+//! for where it is kept by what it is called. A mark that is kept in a cluster cannot be taken back there, so the list says of it that
+//! it does not hold.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,7 +14,8 @@ use plan::{ReadingColumn, ReadingSource};
 
 /// Fills the columns of marks for what the networks of addresses say.
 pub(crate) fn fill(register: &BanList, prepared: &mut [PreparedEvent]) {
-    if !register.has_ranges() {
+    let (has_ranges, has_lifted) = (register.has_ranges(), register.has_lifted());
+    if !has_ranges && !has_lifted {
         return;
     }
     for event in prepared {
@@ -25,13 +28,22 @@ pub(crate) fn fill(register: &BanList, prepared: &mut [PreparedEvent]) {
             }
             let kind = &pipeline.kinds[label.of];
             let (of, time) = ((&*pipeline.name, &*kind.name, &*label.name), event.row.arrival);
-            let mut holds = false;
+            let (mut holds, mut pieces, mut lifted) = (false, 0, 0);
             keys::pieces(kind, &event.row.facts, |piece| {
-                let address: Option<IpAddr> = piece.parse().ok();
-                holds |= address.is_some_and(|address| register.is_in_range(of, address, time));
+                if has_ranges {
+                    let address: Option<IpAddr> = piece.parse().ok();
+                    holds |= address.is_some_and(|address| register.is_in_range(of, address, time));
+                }
+                if has_lifted {
+                    pieces += 1;
+                    lifted += usize::from(register.is_lifted(of, piece, time));
+                }
             });
             if holds {
                 event.row.facts.set(*slot, true);
+            } else if pieces > 0 && lifted == pieces {
+                // Of several keys the statistics do not say which one has the label.
+                event.row.facts.set(*slot, false);
             }
         }
     }

@@ -180,6 +180,14 @@ fn rank(exposure: f64) -> u64 {
     !rising
 }
 
+impl ReviewCursor {
+    /// Returns the place of an item in an order.
+    pub fn of(item: &ReviewItem, order: ReviewOrder) -> ReviewCursor {
+        let rank = if order == ReviewOrder::Exposed { rank(item.exposure) } else { 0 };
+        ReviewCursor { rank, id: item.id }
+    }
+}
+
 impl ReviewTable {
     pub(crate) fn len(&self) -> usize {
         self.items.len()
@@ -315,10 +323,7 @@ impl ReviewTable {
         now: Time,
     ) -> ReviewPage {
         let decided = filter.state == Some(ReviewState::Decided);
-        let cursor = |item: &ReviewItem| ReviewCursor {
-            rank: if order == ReviewOrder::Exposed { rank(item.exposure) } else { 0 },
-            id: item.id,
-        };
+        let cursor = |item: &ReviewItem| ReviewCursor::of(item, order);
         if let Some(key) = filter.key {
             let of_key = self.with_key(key).filter(|item| item.outcome.is_some() == decided);
             let mut found: Vec<&Arc<ReviewItem>> = of_key.take(SCANNED_MAX).collect();

@@ -45,6 +45,7 @@ mod rules;
 mod scenarios;
 mod search;
 mod sender_history;
+mod shared_bans;
 mod shared_models;
 mod shared_rules;
 mod sweep;

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use engine::{
-    Directory, Engine, EngineOpenError, ImportMode, LedgerHome, NodeEntries, NodeRegister, NumberAllotment,
-    NumberError, Proposal, RulesRegister, SharedRegisters, SharedState, StatisticsSource,
+    ChangePage, ChangePosition, ChangeRegister, Directory, Engine, EngineOpenError, ImportMode, LedgerHome,
+    NodeEntries, NodeRegister, NumberAllotment, NumberError, Proposal, RulesRegister, SharedChange,
+    SharedRegisters, SharedState, StatisticsSource,
 };
 use event::{Event, Space, Time};
 use journal::NodeNumber;
@@ -324,6 +325,20 @@ impl NodeRegister for Alone {
     fn announce(&self, entry: String) -> Result<NodeEntries, String> {
         Ok(NodeEntries::from([(self.number(), entry)]))
     }
+
+    fn forget(&self, _number: NodeNumber) -> Result<bool, String> {
+        Ok(false)
+    }
+}
+
+impl ChangeRegister for Alone {
+    fn since(&self, position: ChangePosition) -> Result<Option<ChangePage>, String> {
+        Ok(Some(ChangePage { position, ..ChangePage::default() }))
+    }
+
+    fn append(&self, _changes: Vec<SharedChange>, _horizon: Time) -> Result<usize, String> {
+        Ok(0)
+    }
 }
 
 impl RulesRegister for Alone {
@@ -356,6 +371,7 @@ fn nodes_that_share_numbers_ask_for_them() {
                 nodes: Box::new(Alone),
                 rules: Box::new(Alone),
                 lessons: None,
+                changes: Box::new(Alone),
             }),
             ledger,
         )

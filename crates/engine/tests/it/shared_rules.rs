@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use engine::{
-    Directory, Engine, LedgerHome, NodeEntries, NodeRegister, NumberAllotment, Proposal, ReloadError,
-    RulesRegister, SharedRegisters, SharedState,
+    ChangePage, ChangePosition, ChangeRegister, Directory, Engine, LedgerHome, NodeEntries, NodeRegister,
+    NumberAllotment, Proposal, ReloadError, RulesRegister, SharedChange, SharedRegisters, SharedState,
 };
 use event::Time;
 use journal::NodeNumber;
@@ -49,6 +49,20 @@ impl NodeRegister for Registers {
     fn announce(&self, entry: String) -> Result<NodeEntries, String> {
         Ok(NodeEntries::from([(self.number(), entry)]))
     }
+
+    fn forget(&self, _number: NodeNumber) -> Result<bool, String> {
+        Ok(false)
+    }
+}
+
+impl ChangeRegister for Registers {
+    fn since(&self, position: ChangePosition) -> Result<Option<ChangePage>, String> {
+        Ok(Some(ChangePage { position, ..ChangePage::default() }))
+    }
+
+    fn append(&self, _changes: Vec<SharedChange>, _horizon: Time) -> Result<usize, String> {
+        Ok(0)
+    }
 }
 
 impl NumberAllotment for Registers {
@@ -87,6 +101,7 @@ impl Node {
             nodes: Box::new(self.registers.clone()),
             rules: Box::new(self.registers.clone()),
             lessons: None,
+            changes: Box::new(self.registers.clone()),
         };
         self.engine = Some(Engine::open_over(&self.directory, plan, Some(shared), ledger).unwrap());
     }

@@ -130,6 +130,13 @@ pub struct ReviewsJson {
     /// The value of `after` for the next page; missing if there is none. A page can be short, or empty, and have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+    /// The nodes whose reviews are missing, as they do not answer: `3 (mail-3)`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<String>,
+    /// The place of each review in the order, for another node that asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(ignore)]
+    pub places: Vec<String>,
 }
 
 /// A reviewer's wish to work on a review, or not to.

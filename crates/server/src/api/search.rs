@@ -34,6 +34,9 @@ pub struct DecisionPageJson {
     /// The number of stretches of the journal that were passed over because they are damaged. Absent where there are none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub damaged: u64,
+    /// The nodes whose decisions are missing, as they do not answer: `3 (mail-3)`. Absent where all do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<String>,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -127,6 +130,7 @@ impl From<&DecisionPage> for DecisionPageJson {
             labels_from: page.labels_from.map(|id| Timestamp(id.time().max(Time(0)))),
             looked_at: page.looked_at,
             damaged: page.skipped.stretches,
+            absent: Vec::new(),
         }
     }
 }

@@ -16,7 +16,7 @@ use super::visit::{ConsoleForm, ConsoleVisit, PageFailure};
 use crate::api::{DecisionPageJson, FeedbackJson, ListedDecisionJson, PipelineJson, TextsJson};
 use crate::core::problem::HttpFailure;
 use crate::core::viewer::ViewerRight;
-use crate::protocol::http::decisions::{self, DecisionFilterParams, DecisionPageParams, FilterQuery};
+use crate::protocol::http::decisions::{self, DecisionFilterParams, DecisionPageParams};
 use crate::protocol::http::{feedback, node};
 use judge::Action;
 
@@ -89,7 +89,7 @@ impl DecisionsQuery {
             after: some(&self.after),
             since: None,
         };
-        Ok(decisions::list(State(visit.node.clone()), FilterQuery(params.read()?, page)).await?.0)
+        decisions::own_page(&visit.node, params.read()?, page).await
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
         after,
         ..ReviewListParams::default()
     };
-    let page = reviews::list(State(visit.node.clone()), QueryParams(asked)).await?.0;
+    let page = reviews::list(State(visit.node.clone()), None, QueryParams(asked)).await?.0;
     let at = |state: &str| url("/console/reviews", &[("state", state), ("by", by)]);
     let back = at(&state);
     let frame = visit.frame(t("reviews.title"), ConsoleSection::Reviews);
@@ -124,7 +124,7 @@ pub(super) async fn decide(
     visit.need(ViewerRight::Teach)?;
     let ReviewForm { by, verdict, next } = form;
     let said = ReviewDecisionJson { by, verdict, class: None };
-    let _ = reviews::decide(State(visit.node.clone()), Path(id), JsonBody(said)).await?;
+    let _ = reviews::decide(State(visit.node.clone()), None, Path(id), JsonBody(said)).await?;
     Ok(redirect(&done(&super::visit::next_page(next), "reviewed", 0)))
 }
 

@@ -28,10 +28,12 @@ use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConf
 
 use crate::api;
 use crate::core::admission::AdmissionQueue;
-use crate::core::problem::{HttpFailure, NOT_FOUND, UNAUTHORIZED, UNAVAILABLE, UNKNOWN_NAME};
+use crate::core::problem::{CONFLICT, HttpFailure, NOT_FOUND, UNAUTHORIZED, UNAVAILABLE, UNKNOWN_NAME};
 
 /// The interval at which a node says that it is there.
 pub(crate) const BEAT: Duration = Duration::from_millis(500);
+/// The interval at which nodes share their bans.
+pub(crate) const SHARE: Duration = Duration::from_millis(250);
 /// The time without a new beat after which a node counts as away.
 const AWAY_AFTER: Duration = Duration::from_secs(10);
 /// The field of a request that is signed by another node.
@@ -105,6 +107,8 @@ pub(crate) struct PeerTable {
     nodes: Mutex<BTreeMap<NodeNumber, PeerNode>>,
     /// The time at which the register was last asked with success.
     heard: Mutex<Instant>,
+    /// The time at which bans were last shared.
+    shared: Mutex<Instant>,
     agent: ureq::Agent,
     /// Places for requests that wait for other nodes.
     places: AdmissionQueue,
@@ -125,6 +129,7 @@ impl PeerTable {
         PeerTable {
             nodes: Mutex::default(),
             heard: Mutex::new(Instant::now()),
+            shared: Mutex::new(Instant::now()),
             agent: agent.into(),
             places: AdmissionQueue::of_relays(),
         }
@@ -138,6 +143,21 @@ impl PeerTable {
     /// The time since the register was last asked with success.
     pub(crate) fn unheard_for(&self) -> Duration {
         self.heard.lock().elapsed()
+    }
+
+    /// The time since bans were last shared.
+    pub(crate) fn unshared_for(&self) -> Duration {
+        self.shared.lock().elapsed()
+    }
+
+    /// Notes that bans were shared.
+    pub(crate) fn shared(&self) {
+        *self.shared.lock() = Instant::now();
+    }
+
+    /// Takes out a node that the register has no more.
+    pub(crate) fn forget(&self, number: NodeNumber) {
+        self.nodes.lock().remove(&number);
     }
 
     /// The agent that asks other nodes.
@@ -224,6 +244,7 @@ impl NodeResponse {
             serde_json::from_slice(&self.body).map_err(|_| unread())?;
         let kind = if self.status == StatusCode::BAD_REQUEST { &UNKNOWN_NAME } else { &UNAVAILABLE };
         let kind = if self.status == StatusCode::NOT_FOUND { &NOT_FOUND } else { kind };
+        let kind = if self.status == StatusCode::CONFLICT { &CONFLICT } else { kind };
         Err(kind.failure(detail).help(help.unwrap_or_default()))
     }
 }
@@ -338,7 +359,8 @@ mod tests {
     use std::path::Path;
 
     use engine::{
-        Directory, LedgerHome, NodeRegister, NumberAllotment, RulesRegister, SharedRegisters, SharedState,
+        ChangePage, ChangePosition, ChangeRegister, Directory, LedgerHome, NodeRegister, NumberAllotment,
+        RulesRegister, SharedChange, SharedRegisters, SharedState,
     };
     use plan::{Config, Overrides, Plan};
     use stats::{EmbeddedLedger, NumberRegister};
@@ -357,6 +379,20 @@ mod tests {
 
         fn announce(&self, entry: String) -> Result<NodeEntries, String> {
             Ok(NodeEntries::from([(self.number(), entry)]))
+        }
+
+        fn forget(&self, _number: NodeNumber) -> Result<bool, String> {
+            Ok(false)
+        }
+    }
+
+    impl ChangeRegister for Alone {
+        fn since(&self, position: ChangePosition) -> Result<Option<ChangePage>, String> {
+            Ok(Some(ChangePage { position, ..ChangePage::default() }))
+        }
+
+        fn append(&self, _changes: Vec<SharedChange>, _horizon: Time) -> Result<usize, String> {
+            Ok(0)
         }
     }
 
@@ -389,6 +425,7 @@ mod tests {
             nodes: Box::new(Alone),
             rules: Box::new(Alone),
             lessons: None,
+            changes: Box::new(Alone),
         };
         let ledger = |plan: &Plan| {
             let home = EmbeddedLedger::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?;

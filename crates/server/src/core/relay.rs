@@ -7,13 +7,16 @@ use std::time::{Duration, Instant};
 use axum::body::Bytes;
 use axum::http::{Method, StatusCode};
 use engine::{Impact, SharedModelState};
+use futures_util::future::join_all;
 use journal::NodeNumber;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::core::blocking::blocking;
 use crate::core::node::Node;
-use crate::core::peers::{BEAT, ModelEntry, NodeEntry, NodeRequest, NodeResponse, PeerNode, send, sign};
-use crate::core::problem::{HttpFailure, UNAVAILABLE};
+use crate::core::peers::{
+    BEAT, ModelEntry, NodeEntry, NodeRequest, NodeResponse, PeerNode, SHARE, send, sign,
+};
+use crate::core::problem::{CONFLICT, HttpFailure, NOT_FOUND, UNAVAILABLE};
 use crate::core::reload::log_reload;
 
 /// The time without an answer of the register after which the node's conditions say so.
@@ -24,6 +27,10 @@ const RULES_WITHIN: Duration = Duration::from_secs(3);
 const BEHIND: &str = "rules-behind";
 /// Most models that a node says something of in its entry, which has a bound.
 const MODELS_ANNOUNCED_MAX: usize = 64;
+/// The time in which a ban that is made or lifted by hand is where all nodes share it, or the answer says that it is not.
+const BANS_WITHIN: Duration = Duration::from_secs(1);
+/// The name of the condition of a node whose bans others do not hear of, or that does not hear of theirs.
+const UNSHARED: &str = "bans-unshared";
 /// The name of the condition of a node that does not hear of others.
 const CONDITION: &str = "nodes-unknown";
 
@@ -83,6 +90,86 @@ pub(crate) async fn exchange_lessons(node: &Arc<Node>) {
     let engine = Arc::clone(&node.engine);
     if let Err(why) = blocking(move || engine.exchange_lessons()).await {
         tracing::debug!(%why, "linear models are not as other nodes have them");
+    }
+}
+
+/// Tells other nodes of this one's bans, and takes over theirs. Does nothing for a node of its own.
+pub(crate) async fn share(node: &Arc<Node>) {
+    if node.engine.node_register().is_none() {
+        return;
+    }
+    let (engine, now) = (Arc::clone(&node.engine), node.now());
+    let shared = blocking(move || engine.share(now)).await;
+    let fault = match shared {
+        // Somebody else is at it.
+        Ok(false) => return,
+        Ok(true) => {
+            node.peers.shared();
+            let (_, refused) = node.engine.unshared_changes();
+            (refused > 0).then(|| {
+                format!(
+                    "{refused} bans hold on the nodes that made them alone: the list that nodes share is full; let bans end earlier"
+                )
+            })
+        }
+        Err(why) => {
+            let silent = node.peers.unshared_for();
+            tracing::debug!(%why, "bans cannot be shared");
+            let (waiting, _) = node.engine.unshared_changes();
+            (silent >= LOST_AFTER).then(|| {
+                format!(
+                    "bans were last shared with other nodes {} s ago, and {waiting} hold here alone: {why}",
+                    silent.as_secs()
+                )
+            })
+        }
+    };
+    node.engine.health().set(UNSHARED, Impact::Degraded, fault);
+}
+
+/// Waits until other nodes can hear of what was done about a value on the ban list; returns false if they cannot after a while.
+pub(crate) async fn wait_until_shared(node: &Arc<Node>, value: &str) -> bool {
+    let begun = Instant::now();
+    loop {
+        if node.engine.ban_list().is_shared(value) {
+            return true;
+        }
+        let left = BANS_WITHIN.saturating_sub(begun.elapsed());
+        if left.is_zero() || timeout(left, share(node)).await.is_err() {
+            return node.engine.ban_list().is_shared(value);
+        }
+        if !node.engine.ban_list().is_shared(value) {
+            sleep(SHARE / 10).await;
+        }
+    }
+}
+
+/// Takes a node that is gone for good out of the list.
+///
+/// # Errors
+/// If it is there, or there is no such node, and where the register cannot be asked.
+pub(crate) async fn forget(node: &Arc<Node>, number: NodeNumber) -> Result<(), HttpFailure> {
+    let own = node.engine.node_register().map(|register| register.number());
+    let known = node.peers.nodes();
+    let none =
+        || NOT_FOUND.failure(format!("there is no node {}", number.get())).help("`/v1/nodes` lists them");
+    let peer = known.get(&number).ok_or_else(none)?;
+    if own == Some(number) || !peer.is_away() {
+        return Err(CONFLICT
+            .failure(format!("node {} (`{}`) is there", number.get(), peer.entry.name))
+            .help("stop it first; ten seconds after its last sign of life it is away"));
+    }
+    let engine = Arc::clone(&node.engine);
+    let forgotten = blocking(move || engine.node_register().map(|register| register.forget(number))).await;
+    match forgotten {
+        Some(Ok(true)) => {
+            node.peers.forget(number);
+            Ok(())
+        }
+        Some(Ok(false)) | None => Err(none()),
+        Some(Err(why)) => {
+            Err(UNAVAILABLE.failure(format!("the register of nodes in the cluster cannot be asked: {why}")))
+        }
     }
 }
 
@@ -169,6 +256,27 @@ impl Node {
             }
         }
         (asked, missing)
+    }
+
+    /// Asks all other nodes for what is at a URL, at the same time; returns the name of each and its answer.
+    pub(crate) async fn ask_others(&self, target: &str) -> Vec<(String, Result<NodeResponse, HttpFailure>)> {
+        let Some(own) = self.engine.node_register().map(|register| register.number()) else {
+            return Vec::new();
+        };
+        let others = self.peers.nodes().into_iter().filter(|(number, _)| *number != own);
+        let asked = others.map(|(number, peer)| {
+            let request = NodeRequest {
+                method: Method::GET,
+                target: target.to_owned(),
+                content_type: None,
+                body: Bytes::new(),
+            };
+            async move {
+                let name = format!("{} ({})", number.get(), peer.entry.name);
+                (name, self.ask_node(number, peer, request).await)
+            }
+        });
+        join_all(asked).await
     }
 
     async fn ask_node(

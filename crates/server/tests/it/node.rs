@@ -5,8 +5,9 @@ use serde_json::Value;
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 73] = [
+pub(crate) const ROUTES: [(&str, &str); 74] = [
     ("delete", "/v1/bans"),
+    ("delete", "/v1/nodes/{number}"),
     ("delete", "/v1/sessions/{id}"),
     ("get", "/"),
     ("get", "/crowdsec/v1/decisions"),

@@ -1,4 +1,4 @@
-//! `tollhouse nodes`: the nodes that share statistics, as one of them sees them.
+//! `tollhouse nodes`: the nodes that share statistics, as one of them sees them; and taking out one that is gone.
 
 use server::api::NodeJson;
 
@@ -10,10 +10,12 @@ use crate::trust::TrustOptions;
 
 /// Show the nodes that share statistics: which are there, and what they run
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
 Examples:
   tollhouse nodes                                    As the server on 127.0.0.1:8377 sees them
   tollhouse nodes --server http://10.0.0.1:8377 --json
+  tollhouse nodes forget 3                           Node 3 is gone for good
 
 A node is `away` when nothing was heard of it for ten seconds. Pipelines that are not the same
 version on all nodes are named. Of linear models that nodes share the second table has the version
@@ -21,6 +23,8 @@ version on all nodes are named. Of linear models that nodes share the second tab
 that wait to be shared. Exit code 1: a node is away, takes no requests, or runs another
 version.")]
 pub(crate) struct NodesArgs {
+    #[command(subcommand)]
+    command: Option<NodesCommand>,
     /// The server to ask
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8377")]
     server: String,
@@ -33,7 +37,53 @@ pub(crate) struct NodesArgs {
     json: JsonOption,
 }
 
+#[derive(clap::Subcommand)]
+enum NodesCommand {
+    Forget(NodesForgetArgs),
+}
+
+/// Take a node that is gone for good out of the list: posts no longer name it
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse nodes forget 3
+  tollhouse nodes forget 3 --server http://10.0.0.1:8377
+
+The node must be `away`. Its number is given to no other; a node that starts on its data directory
+is there again. What it alone had of decisions is to be had in object storage, if it was uploaded.")]
+pub(crate) struct NodesForgetArgs {
+    /// The node's number
+    #[arg(value_name = "NUMBER")]
+    number: u16,
+    /// The server to ask
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8377")]
+    server: String,
+    /// Bearer token for the server
+    #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    token: Option<String>,
+    #[command(flatten)]
+    trust: TrustOptions,
+    #[command(flatten)]
+    json: JsonOption,
+}
+
+fn forget(args: NodesForgetArgs) -> Result<Exit, CommandError> {
+    let mut out = Output::new(args.json.json);
+    let client = ApiClient::new(&args.server, args.token.as_deref(), &args.trust)?;
+    let nodes = client.forget_node(args.number)?.nodes;
+    if out.is_json() {
+        nodes.iter().try_for_each(|node| out.json(node))?;
+    } else {
+        out.line(format_args!("node {} is forgotten; {} are left", args.number, nodes.len()))?;
+    }
+    out.flush()?;
+    Ok(Exit::Fine)
+}
+
 pub(crate) fn run(args: NodesArgs) -> Result<Exit, CommandError> {
+    if let Some(NodesCommand::Forget(args)) = args.command {
+        return forget(args);
+    }
     let mut out = Output::new(args.json.json);
     let nodes = ApiClient::new(&args.server, args.token.as_deref(), &args.trust)?.nodes()?.nodes;
     let odd = odd_pipelines(&nodes);

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::program::{Data, Server, run_with};
 
 /// Debian's package `faketime` has it, in a directory of the machine's kind.
-fn library() -> Option<String> {
+pub(crate) fn library() -> Option<String> {
     let directories = std::fs::read_dir("/usr/lib").ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     let mut found = directories.map(|path| path.join("faketime/libfaketime.so.1"));
     let found = found.find(|path| path.exists()).map(|path| path.display().to_string());
@@ -20,7 +20,7 @@ fn library() -> Option<String> {
 }
 
 /// Returns the environment of a process whose clock is off by what is in a file, which can be written anew while it runs.
-fn environment(library: &str, file: &Path) -> Vec<(String, String)> {
+pub(crate) fn environment(library: &str, file: &Path) -> Vec<(String, String)> {
     let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     vec![
         of("LD_PRELOAD", library),

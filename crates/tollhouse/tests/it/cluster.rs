@@ -165,24 +165,36 @@ fn export(data: &Path, file: &str) -> String {
 
 /// Starts a node of a cluster, with a secret that all share.
 fn node(address: &str, like: Option<&Data>) -> (Data, Server) {
-    node_of("web", address, like)
+    node_with("web", &[address.to_owned()], like, &[])
 }
 
 /// Starts a node with a preset.
 fn node_of(preset: &str, address: &str, like: Option<&Data>) -> (Data, Server) {
+    node_with(preset, &[address.to_owned()], like, &[])
+}
+
+/// Starts a node over these servers, with more in its environment. With several servers what is written has a replica.
+pub(crate) fn node_with(
+    preset: &str,
+    addresses: &[String],
+    like: Option<&Data>,
+    environment: &[(String, String)],
+) -> (Data, Server) {
     let data = Data::new(&[preset]);
     if let Some(other) = like {
         fs::copy(other.path().join("secret"), data.path().join("secret")).unwrap();
     }
     let config = data.path().join("tollhouse.toml");
     let text = fs::read_to_string(&config).unwrap();
-    fs::write(&config, format!("{text}\n[cluster]\nnodes = [\"{address}\"]\n")).unwrap();
-    let server = Server::start(&data.path(), &[]);
+    let replicas = usize::from(addresses.len() > 1);
+    let cluster = format!("[cluster]\nnodes = {addresses:?}\nreplicas = {replicas}\n");
+    fs::write(&config, format!("{text}\n{cluster}")).unwrap();
+    let server = Server::start_in(&data.path(), environment, &[]);
     (data, server)
 }
 
 /// Sends a request; returns the status and the answer.
-fn call(server: &Server, path: &str, body: Option<(&str, &str)>) -> (u16, String) {
+pub(crate) fn call(server: &Server, path: &str, body: Option<(&str, &str)>) -> (u16, String) {
     let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
     let url = format!("{}{path}", server.url);
     let answer = match body {
@@ -193,12 +205,12 @@ fn call(server: &Server, path: &str, body: Option<(&str, &str)>) -> (u16, String
     (answer.status().as_u16(), answer.body_mut().read_to_string().unwrap())
 }
 
-fn json(text: &str) -> Value {
+pub(crate) fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| panic!("{text}"))
 }
 
 /// Waits until a node sees all nodes in these states, by number.
-fn wait_for_states(server: &Server, expected: &[&str]) {
+pub(crate) fn wait_for_states(server: &Server, expected: &[&str]) {
     let seen = || {
         let nodes = json(&call(server, "/v1/nodes", None).1);
         let states =
@@ -250,6 +262,24 @@ fn any_node_answers_for_the_decisions_of_all() {
         }
     }
 
+    // A search finds those of all, on whichever node, each on one page.
+    let search = |server: &Server, limit: usize| {
+        let (mut found, mut after) = (Vec::new(), String::new());
+        loop {
+            let (status, text) = call(server, &format!("/v1/decisions?limit={limit}{after}"), None);
+            let page = json(&text);
+            assert!(status == 200 && page.get("absent").is_none(), "{text}");
+            let ids = page["decisions"].as_array().unwrap().iter();
+            found.extend(ids.map(|decision| decision["id"].as_str().unwrap().to_owned()));
+            let Some(next) = page["next"].as_str() else { return found };
+            after = format!("&after={next}");
+        }
+    };
+    let newest_first: Vec<String> = all.iter().rev().map(|id| (*id).clone()).collect();
+    for (server, limit) in [(&one, 2), (&two, 1), (&three, 1000)] {
+        assert_eq!(search(server, limit), newest_first, "{limit}");
+    }
+
     // Feedback reaches the decision, whichever node hears it, and counts once.
     let say = |server: &Server, id: &str| {
         let feedback = serde_json::json!({"id": id, "class": "bad", "by": "ann@example.org"}).to_string();
@@ -284,6 +314,9 @@ fn any_node_answers_for_the_decisions_of_all() {
     assert!(status == 503 && json(&text)["detail"].as_str().unwrap().contains("node 3"), "{status} {text}");
     let (status, text) = call(&two, &format!("/v1/decisions/{nobodys}"), None);
     assert_eq!(status, 404, "{text}");
+    let page = json(&call(&two, "/v1/decisions?limit=100", None).1);
+    assert!(page["absent"][0].as_str().unwrap().starts_with("3 ("), "{page}");
+    assert_eq!(page["decisions"].as_array().unwrap().len(), 6);
     let three = Server::start(&third.path(), &[]);
     assert_ne!(three.url, number, "it has another port");
     wait_for_states(&one, &["here", "ready", "ready"]);
@@ -436,4 +469,310 @@ fn nodes_have_the_same_linear_models_whoever_is_taught_or_killed() {
         .lines()
         .find(|line| line.starts_with("tollhouse_shared_model_version{model=\"mail/learned.linear\"}"));
     assert!(version.is_some_and(|line| line.ends_with(" 26")), "{version:?}");
+}
+
+/// Waits until something is so, for a while that is long enough for a loaded machine.
+#[track_caller]
+pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..1200 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("{what}");
+}
+
+/// Sends a request with a method of its own and a JSON body; returns the status and the answer.
+fn send(server: &Server, method: &str, path: &str, body: &str) -> (u16, Value) {
+    let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+    let request = ureq::http::Request::builder().method(method).uri(format!("{}{path}", server.url));
+    let request = request.header("content-type", "application/json").body(body.to_owned()).unwrap();
+    let mut answer = agent.run(request).unwrap();
+    (answer.status().as_u16(), json(&answer.body_mut().read_to_string().unwrap()))
+}
+
+/// The values on a node's ban list.
+pub(crate) fn banned(server: &Server) -> Vec<String> {
+    let page = json(&call(server, "/v1/bans/search?limit=1000", None).1);
+    let bans = page["bans"].as_array().unwrap_or_else(|| panic!("{page}"));
+    let mut values: Vec<String> = bans.iter().map(|ban| ban["value"].as_str().unwrap().to_owned()).collect();
+    values.sort();
+    values
+}
+
+pub(crate) fn ban(server: &Server, value: &str, lasts: &str) -> Value {
+    let body = serde_json::json!({"kind": "ip", "label": LABEL, "value": value, "for": lasts}).to_string();
+    let (status, answer) = send(server, "POST", "/v1/bans", &body);
+    assert_eq!(status, 200, "{answer}");
+    answer
+}
+
+pub(crate) fn lift(server: &Server, value: &str) -> Value {
+    let (status, answer) = send(server, "DELETE", &format!("/v1/bans?value={value}"), "");
+    assert_eq!(status, 200, "{answer}");
+    answer
+}
+
+/// Returns true if a node's rules see the label of an address.
+fn is_seen(server: &Server, address: &str) -> bool {
+    let line =
+        format!("{address} - - [18/May/2026:10:00:00 +0000] \"GET / HTTP/1.1\" 200 1 \"-\" \"curl/8\"\n");
+    let (status, text) = call(server, "/v1/check", Some(("text/plain", &line)));
+    assert_eq!(status, 200, "{text}");
+    text.contains("SEEN_BANNED")
+}
+
+#[test]
+fn bans_hold_on_all_nodes_and_are_lifted_on_all() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let address = cluster.servers[0].address();
+    let (first, one) = node(&address, None);
+    let (_second, two) = node(&address, Some(&first));
+    wait_for_states(&one, &["here", "ready"]);
+    wait_for_states(&two, &["ready", "here"]);
+    post_label(&one);
+
+    // By hand, an address and a network: others hear of it, and their rules.
+    let answer = ban(&one, "192.0.2.1", "1h");
+    assert_eq!(answer.get("unshared"), None, "{answer}");
+    ban(&two, "198.51.100.0/24", "1h");
+    for server in [&one, &two] {
+        wait_until("both bans", || banned(server) == ["192.0.2.1", "198.51.100.0/24"]);
+        wait_until("the rule sees the address", || is_seen(server, "192.0.2.1"));
+        assert!(is_seen(server, "198.51.100.7") && !is_seen(server, "192.0.2.2"));
+    }
+    let of_crowdsec = call(&two, "/crowdsec/v1/decisions?ip=192.0.2.1", None).1;
+    assert!(of_crowdsec.contains("192.0.2.1"), "{of_crowdsec}");
+
+    // Lifted on the other node: it is so on all, for rules, too, though the cluster's statistics still have the mark.
+    assert_eq!(lift(&two, "192.0.2.1")["lifted"], 1);
+    for server in [&one, &two] {
+        wait_until("the lift", || banned(server) == ["198.51.100.0/24"]);
+        assert!(!is_seen(server, "192.0.2.1"));
+    }
+    // Put on again, for less time than it had: that holds.
+    ban(&one, "192.0.2.1", "30m");
+    wait_until("again", || banned(&two).len() == 2 && is_seen(&two, "192.0.2.1"));
+    let until = |server: &Server| json(&call(server, "/v1/bans?ip=192.0.2.1", None).1)[0]["until"].clone();
+    assert_eq!(until(&one), until(&two));
+
+    // What stands in the cluster cannot be read there.
+    let there = cluster.servers[0].cli(&["--no-raw", "EVAL", SHARED, "0"]);
+    assert!(there.contains("changes:") && !there.contains("192.0.2") && !there.contains("198.51"), "{there}");
+
+    // A node that comes anew or was away has all before it serves.
+    lift(&one, "198.51.100.0/24");
+    let path = first.path();
+    assert_eq!(one.end(Signal::KILL), None);
+    ban(&two, "203.0.113.1", "1h");
+    lift(&two, "192.0.2.1");
+    let (_third, three) = node(&address, Some(&first));
+    let one = Server::start(&path, &[]);
+    for server in [&one, &three] {
+        assert_eq!(banned(server), ["203.0.113.1"], "{}", server.url);
+    }
+    // Of what a rule does others hear as well; a short ban ends everywhere by itself.
+    ban(&three, "203.0.113.2", "2s");
+    wait_until("a short ban", || banned(&one).len() == 2 || banned(&one) == ["203.0.113.1"]);
+    for server in [&one, &two, &three] {
+        wait_until("its end", || banned(server) == ["203.0.113.1"]);
+    }
+}
+
+/// The label of which bouncers are told.
+const LABEL: &str = "scanner";
+
+pub(crate) fn label_text() -> String {
+    format!(
+        "[[label]]\nname = \"{LABEL}\"\nof = \"ip\"\nkeep = \"7d\"\ndecision = \"ban\"\n\
+         [[rule]]\nname = \"SEEN_BANNED\"\nwhen = \"ip.marked('{LABEL}')\"\nscore = 1\n"
+    )
+}
+
+/// Posts the label, and a rule that sees it, to a node; they hold on all that are there then.
+pub(crate) fn post_label(server: &Server) {
+    let (status, text) = call(server, "/v1/rules", Some(("application/toml", &label_text())));
+    assert!(status == 200 && json(&text).get("behind").is_none(), "{status} {text}");
+}
+/// Says how large the list of changes is, and shows it.
+const SHARED: &str = "local all = 'changes:' for _, key in ipairs(redis.call('KEYS', '*')) do \
+    if string.find(key, '#cv', 1, true) then for _, text in ipairs(redis.call('HGETALL', key)) do all = all .. text end end end \
+    return all";
+
+#[test]
+fn bans_made_while_the_cluster_is_away_hold_and_are_shared_later() {
+    let Some(mut cluster) = Cluster::single(&[]) else { return };
+    let address = cluster.servers[0].address();
+    let (first, one) = node(&address, None);
+    let (_second, two) = node(&address, Some(&first));
+    wait_for_states(&one, &["here", "ready"]);
+    wait_for_states(&two, &["ready", "here"]);
+    post_label(&one);
+    ban(&one, "192.0.2.1", "1h");
+    ban(&one, "192.0.2.2", "1h");
+    wait_until("both", || banned(&two).len() == 2);
+    cluster.servers[0].signal("STOP");
+    let answer = lift(&two, "192.0.2.1");
+    assert_eq!((&answer["lifted"], &answer["unshared"]), (&1.into(), &true.into()), "{answer}");
+    assert_eq!((banned(&one).len(), banned(&two)), (2, vec!["192.0.2.2".to_owned()]));
+    cluster.servers[0].signal("CONT");
+    wait_until("what was lifted meanwhile", || banned(&one) == ["192.0.2.2"]);
+    ban(&two, "192.0.2.3", "1h");
+    wait_until("one more", || banned(&one) == ["192.0.2.2", "192.0.2.3"]);
+
+    // All that the cluster knew is lost: nodes say it again.
+    let gone = "for _, key in ipairs(redis.call('KEYS', '*')) do if string.find(key, '#c', 1, true) then redis.call('DEL', key) end end";
+    cluster.servers[0].cli(&["EVAL", gone, "0"]);
+    ban(&one, "192.0.2.4", "1h");
+    let all = ["192.0.2.2", "192.0.2.3", "192.0.2.4"];
+    wait_until("all of them", || banned(&one) == all && banned(&two) == all);
+    let (_third, three) = node(&address, Some(&first));
+    wait_until("and on a new one", || banned(&three) == all);
+}
+
+#[test]
+fn exceptions_of_limits_hold_on_all_nodes() {
+    let Some(mut cluster) = Cluster::single(&[]) else { return };
+    let address = cluster.servers[0].address();
+    let limit = "\n[[limit]]\nname = \"invites\"\nkey = [\"user\"]\ncount = 2\nper = \"1d\"\n";
+    let start = |data: &Data| {
+        let config = data.path().join("tollhouse.toml");
+        let text = fs::read_to_string(&config).unwrap();
+        if !text.contains("invites") {
+            fs::write(&config, format!("{text}{limit}")).unwrap();
+        }
+        Server::start(&data.path(), &[])
+    };
+    let (first, one) = node(&address, None);
+    one.end(Signal::TERM);
+    let one = start(&first);
+    let (second, two) = node(&address, Some(&first));
+    two.end(Signal::TERM);
+    let two = start(&second);
+    let put = |server: &Server, body: &str| send(server, "PUT", "/v1/limits/invites/overrides", body);
+    let overrides = |server: &Server| {
+        json(&call(server, "/v1/limits/invites/overrides", None).1)["overrides"].as_array().unwrap().clone()
+    };
+    let (status, answer) = put(&one, r#"{"key": {"user": "ann"}, "count": 50}"#);
+    assert_eq!(status, 200, "{answer}");
+    wait_until("an override", || overrides(&two).len() == 1);
+    assert_eq!(overrides(&one), overrides(&two));
+    let take = |server: &Server, user: &str| {
+        let body = serde_json::json!({"key": {"user": user}, "cost": 10}).to_string();
+        send(server, "POST", "/v1/limits/invites/take", &body).1
+    };
+    assert_eq!((&take(&two, "ann")["allowed"], &take(&two, "bob")["allowed"]), (&true.into(), &false.into()));
+    // The later stands, and one that says nothing takes it away, everywhere and after a restart.
+    put(&two, r#"{"key": {"user": "ann"}, "count": 70}"#);
+    put(&two, r#"{"key": {"user": "bob"}, "exempt": true}"#);
+    wait_until("two", || overrides(&one).len() == 2 && overrides(&one)[0]["count"] == 70);
+    assert_eq!(two.end(Signal::TERM), Some(0));
+    put(&one, r#"{"key": {"user": "ann"}}"#);
+    put(&one, r#"{"key": {"user": "eve"}, "exempt": true}"#);
+    let two = start(&second);
+    let users = |server: &Server| {
+        let mut users: Vec<String> =
+            overrides(server).iter().map(|one| one["key"]["user"].as_str().unwrap().to_owned()).collect();
+        users.sort();
+        users
+    };
+    assert_eq!(
+        (users(&one), users(&two)),
+        (vec!["bob".into(), "eve".into()], vec!["bob".into(), "eve".into()])
+    );
+    // While the cluster is away nothing can be posted, and nothing has changed.
+    cluster.servers[0].signal("STOP");
+    let (status, answer) = put(&one, r#"{"key": {"user": "eve"}, "count": 1}"#);
+    cluster.servers[0].signal("CONT");
+    assert!(status == 503 && overrides(&one)[1].get("count").is_none(), "{status} {answer}");
+}
+
+#[test]
+fn a_node_that_is_gone_for_good_is_forgotten() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let address = cluster.servers[0].address();
+    let (first, one) = node(&address, None);
+    let (second, two) = node(&address, Some(&first));
+    wait_for_states(&one, &["here", "ready"]);
+    let forget = |number: &str| run(["nodes", "forget", number, "--server", &one.url], "");
+    for (number, why) in [("2", "is there"), ("1", "is there"), ("9", "no node 9"), ("5000", "no number")] {
+        let refused = forget(number);
+        assert!(refused.code != 0 && refused.stderr.contains(why), "{number}: {}", refused.stderr);
+    }
+    two.end(Signal::KILL);
+    wait_for_states(&one, &["here", "away"]);
+    let rule = |name: &str| {
+        let rule = format!("[[rule]]\nname = \"{name}\"\nwhen = \"true\"\nscore = 0.5\n");
+        json(&call(&one, "/v1/rules", Some(("application/toml", &rule))).1)
+    };
+    assert_eq!(rule("NAMED")["behind"].as_array().map(Vec::len), Some(1));
+    forget("2").expect(0);
+    wait_for_states(&one, &["here"]);
+    assert_eq!(rule("UNNAMED").get("behind"), None);
+    run(["nodes", "--server", &one.url], "").expect(0);
+    // Its number is nobody else's, and its own when it comes back.
+    let (_third, three) = node(&address, Some(&first));
+    let two = Server::start(&second.path(), &[]);
+    wait_for_states(&one, &["here", "ready", "ready"]);
+    wait_for_states(&two, &["ready", "here", "ready"]);
+    wait_for_states(&three, &["ready", "ready", "here"]);
+}
+
+#[test]
+fn reviews_of_all_nodes_are_worked_off_on_any() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let address = cluster.servers[0].address();
+    let (first, one) = node(&address, None);
+    let (_second, two) = node(&address, Some(&first));
+    wait_for_states(&one, &["here", "ready"]);
+    wait_for_states(&two, &["ready", "here"]);
+    let rule = "[[rule]]\nname = \"LOOK\"\nwhen = \"true\"\nscore = 0.0\neffects = [\"set review_before\"]\n";
+    let (status, text) = call(&one, "/v1/rules", Some(("application/toml", rule)));
+    assert!(status == 200 && json(&text).get("behind").is_none(), "{status} {text}");
+    let decide = |server: &Server, at: usize| {
+        let (status, text) =
+            call(server, "/v1/decide?durability=sync", Some(("text/plain", &log(at..at + 1))));
+        assert!(status == 200 && text.contains("review_before"), "{text}");
+        json(&text)["id"].as_str().unwrap().to_owned()
+    };
+    let ids: Vec<String> = (0..7).map(|at| decide([&one, &two][at % 2], at)).collect();
+    // Each on one page, the oldest first, whichever node lists them.
+    let list = |server: &Server, limit: usize| {
+        let (mut found, mut after) = (Vec::new(), String::new());
+        loop {
+            let (status, text) = call(server, &format!("/v1/reviews?limit={limit}{after}"), None);
+            let page = json(&text);
+            assert!(status == 200 && page.get("absent").is_none() && page.get("places").is_none(), "{text}");
+            let ids = page["reviews"].as_array().unwrap().iter();
+            found.extend(ids.map(|review| review["id"].as_str().unwrap().to_owned()));
+            let Some(next) = page["next"].as_str() else { return found };
+            after = format!("&after={next}");
+        }
+    };
+    let mut oldest_first = ids.clone();
+    oldest_first.sort();
+    for (server, limit) in [(&one, 2), (&two, 3), (&one, 500)] {
+        assert_eq!(list(server, limit), oldest_first, "{limit}");
+    }
+    // What is said of one goes to the node that has it; what that refuses is refused here.
+    let say = |server: &Server, id: &str, step: &str, body: &str| {
+        send(server, "POST", &format!("/v1/reviews/{id}/{step}"), body)
+    };
+    let (status, claimed) = say(&two, &ids[0], "claim", r#"{"by": "ann"}"#);
+    assert_eq!((status, &claimed["state"]), (200, &"claimed".into()), "{claimed}");
+    let (status, refused) = say(&one, &ids[0], "claim", r#"{"by": "bob"}"#);
+    assert_eq!(status, 409, "{refused}");
+    let (status, other) = say(&two, &ids[0], "claim", r#"{"by": "bob"}"#);
+    assert_eq!((status, &other["detail"]), (409, &refused["detail"]), "{other}");
+    let (status, decided) = say(&two, &ids[0], "decide", r#"{"by": "ann", "verdict": "refuse"}"#);
+    assert_eq!(status, 200, "{decided}");
+    let shown = json(&call(&two, &format!("/v1/reviews/{}", ids[0]), None).1);
+    assert_eq!(shown, json(&call(&one, &format!("/v1/reviews/{}", ids[0]), None).1));
+    assert_eq!(list(&two, 500), oldest_first.iter().filter(|id| **id != ids[0]).cloned().collect::<Vec<_>>());
+    // Of a node that is away the others say so.
+    one.end(Signal::KILL);
+    let page = json(&call(&two, "/v1/reviews", None).1);
+    assert!(page["absent"][0].as_str().unwrap().starts_with("1 ("), "{page}");
+    assert_eq!(say(&two, &ids[2], "claim", r#"{"by": "ann"}"#).0, 503);
 }

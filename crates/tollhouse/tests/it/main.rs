@@ -47,6 +47,8 @@ mod serve;
 #[expect(dead_code, reason = "the cluster's own tests use all of it")]
 #[path = "../../../cluster/tests/it/servers.rs"]
 mod servers;
+#[cfg(feature = "cluster")]
+mod shared_faults;
 mod site;
 mod start;
 #[cfg(feature = "arrow")]

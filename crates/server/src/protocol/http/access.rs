@@ -169,6 +169,7 @@ const ROUTES: &[RouteAccess] = &[
     route("POST", "/v1/sessions", AccessRule::Open),
     route("DELETE", "/v1/sessions/{id}", AccessRule::Token).audited("session.end"),
     post("/v1/snapshots", Administer).audited("snapshot"),
+    route("DELETE", "/v1/nodes/{number}", AccessRule::Scope(Administer)).audited("node.forget"),
 ];
 
 /// A route that is not in the table.
@@ -290,6 +291,31 @@ mod tests {
             let scope = [Decide, Teach, Rules, Administer].map(AccessRule::Scope);
             let is_of_sessions = route.path.starts_with("/v1/sessions");
             assert!(scope.contains(&route.rule) || is_of_sessions, "{} {}", route.method, route.path);
+        }
+    }
+
+    /// The page for operators says of each request that may change something on which nodes that holds.
+    #[test]
+    fn the_page_on_clusters_says_where_each_change_holds() {
+        let page = include_str!("../../../../../docs/operating/cluster.md");
+        let rows = page.split("### What each request changes").nth(1).unwrap().split("\n#").next().unwrap();
+        let rows: Vec<(&str, &str)> = rows
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split_once("` | "))
+            .map(|(request, rest)| (request, rest.split(" |").next().unwrap()))
+            .collect();
+        let changes = ROUTES.iter().filter(|route| route.method != "GET");
+        let mut expected: Vec<String> =
+            changes.map(|route| format!("{} {}", route.method, route.path)).collect();
+        let mut named: Vec<&str> = rows.iter().map(|(request, _)| *request).collect();
+        expected.sort_unstable();
+        named.sort_unstable();
+        assert_eq!(
+            named, expected,
+            "a row for each route that may change something, in docs/operating/cluster.md"
+        );
+        for (request, holds) in rows {
+            assert!(["all nodes", "its node", "this node", "none"].contains(&holds), "{request}: {holds}");
         }
     }
 

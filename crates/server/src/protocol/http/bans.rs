@@ -29,6 +29,7 @@ use crate::api::{Length, Timestamp};
 use crate::core::grant::note;
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, INVALID_PARAMETER, OVERLOADED, ProblemResponses, shown};
+use crate::core::relay;
 
 /// Most clients whose position in a stream is remembered. One that is forgotten gets everything anew.
 const POSITIONS_MAX: usize = 1024;
@@ -531,6 +532,9 @@ pub(crate) struct LabelOutcome {
     pub(crate) until: Timestamp,
     /// The value as enforcement points get it.
     pub(crate) value: String,
+    /// True if it holds on this node alone for now, as the cluster cannot be reached: other nodes hear of it later.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) unshared: bool,
 }
 
 /// Puts a label on a key by hand: rules see it, and enforcement points get it.
@@ -557,7 +561,8 @@ pub(crate) async fn label(
     note("value", value.clone());
     note("for", lasts.to_string());
     let (until, value) = node.engine.mark(&pipeline, &kind, &label, &value, lasts.0, node.now()).await?;
-    Ok(Json(LabelOutcome { until: Timestamp(until), value }))
+    let unshared = !relay::wait_until_shared(&node, &value).await;
+    Ok(Json(LabelOutcome { until: Timestamp(until), value, unshared }))
 }
 
 /// The value to lift.
@@ -574,6 +579,9 @@ pub(crate) struct LiftParams {
 pub(crate) struct LiftOutcome {
     /// The number of bans that were lifted; enforcement points get it when they next ask.
     pub(crate) lifted: usize,
+    /// True if they are lifted on this node alone for now, as the cluster cannot be reached: other nodes hear of it later.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) unshared: bool,
 }
 
 /// Takes a value off the ban list: its labels with a `decision` end now, for enforcement points and rules.
@@ -591,7 +599,8 @@ pub(crate) async fn lift(
 ) -> Result<Json<LiftOutcome>, HttpFailure> {
     note("value", params.value.clone());
     let lifted = node.engine.lift(&params.value, node.now()).await?;
-    Ok(Json(LiftOutcome { lifted }))
+    let unshared = !relay::wait_until_shared(&node, &params.value).await;
+    Ok(Json(LiftOutcome { lifted, unshared }))
 }
 
 #[cfg(test)]

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use access::AccessScope;
-use axum::Json;
 use axum::body::Body;
-use axum::extract::{FromRequestParts, State};
+use axum::extract::{FromRequestParts, RawQuery, State};
 use axum::http::header;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use engine::{
     DecisionFilter, DecisionPage, DecisionQuery, DecisionWatch, FactSelection, KeyChoice, LabelFilter,
     StatisticsQuery, WATCHERS_MAX, WatchedEvent,
@@ -32,6 +32,7 @@ use super::QueryParams;
 use crate::api;
 use crate::core::grant::RequestGrant;
 use crate::core::node::Node;
+use crate::core::peers::RelayedRequest;
 use crate::core::problem::{HttpFailure, INVALID_PARAMETER, OVERLOADED, ProblemResponses, shown};
 
 /// Decisions of a page, unless it is asked for fewer or more.
@@ -204,8 +205,33 @@ pub(super) async fn page(node: &Arc<Node>, query: DecisionQuery) -> Result<Decis
 )]
 pub(crate) async fn list(
     State(node): State<Arc<Node>>,
+    relayed: Option<Extension<RelayedRequest>>,
+    RawQuery(query): RawQuery,
     FilterQuery(filter, params): FilterQuery<DecisionPageParams>,
 ) -> Result<Json<api::DecisionPageJson>, HttpFailure> {
+    let limit = params.limit.unwrap_or(PAGE);
+    let own = own_page(&node, filter, params).await?;
+    if relayed.is_some() {
+        return Ok(Json(own));
+    }
+    // What is wrong with a query was said before others are asked.
+    let others = node.ask_others(&format!("/v1/decisions?{}", query.unwrap_or_default())).await;
+    let (mut pages, mut absent) = (vec![own], Vec::new());
+    for (name, answer) in others {
+        match answer.and_then(|answer| answer.json()) {
+            Ok(page) => pages.push(page),
+            Err(_) => absent.push(name),
+        }
+    }
+    Ok(Json(merged(pages, absent, limit)))
+}
+
+/// Lists past decisions of this node.
+pub(crate) async fn own_page(
+    node: &Arc<Node>,
+    filter: DecisionFilter,
+    params: DecisionPageParams,
+) -> Result<api::DecisionPageJson, HttpFailure> {
     let limit = params.limit.unwrap_or(PAGE);
     if !(1..=PAGE_MAX).contains(&limit) {
         return Err(INVALID_PARAMETER.failure(format!("limit: expected 1 to {PAGE_MAX}")));
@@ -215,8 +241,28 @@ pub(crate) async fn list(
     }
     let facts = selection(params.facts.as_deref())?;
     let (below, above) = (id("after", params.after)?, id("since", params.since)?);
-    let page = page(&node, DecisionQuery { filter, facts, below, above, limit }).await?;
-    Ok(Json(api::DecisionPageJson::from(&page)))
+    let page = page(node, DecisionQuery { filter, facts, below, above, limit }).await?;
+    Ok(api::DecisionPageJson::from(&page))
+}
+
+/// Makes one page of those of several nodes, the newest first. It ends where the first node has looked no further.
+fn merged(pages: Vec<api::DecisionPageJson>, absent: Vec<String>, limit: usize) -> api::DecisionPageJson {
+    let id = |text: &str| text.parse::<RecordId>().unwrap_or(RecordId(0));
+    let mut next = pages.iter().filter_map(|page| page.next.as_deref().map(id)).max();
+    let mut partial = pages.iter().any(|page| page.partial);
+    let labels_from = pages.iter().filter_map(|page| page.labels_from).max_by_key(|time| time.0);
+    let looked_at = pages.iter().map(|page| page.looked_at).sum();
+    let damaged = pages.iter().map(|page| page.damaged).sum();
+    let mut decisions: Vec<_> = pages.into_iter().flat_map(|page| page.decisions).collect();
+    decisions.retain(|decision| next.is_none_or(|next| id(&decision.id) >= next));
+    decisions.sort_by_key(|decision| std::cmp::Reverse(id(&decision.id)));
+    if decisions.len() > limit {
+        decisions.truncate(limit);
+        next = decisions.last().map(|decision| id(&decision.id));
+    }
+    partial &= next.is_some() && decisions.len() < limit;
+    let next = next.map(|next| next.to_string());
+    api::DecisionPageJson { decisions, next, partial, labels_from, looked_at, damaged, absent }
 }
 
 /// Reads the facts that are to be shown.

@@ -18,7 +18,8 @@ use crate::core::blocking::blocking;
 use crate::core::grant::note;
 use crate::core::node::Node;
 use crate::core::problem::{
-    HttpFailure, INTERNAL, INVALID_PARAMETER, MEDIA_TYPE, NOT_FOUND, OVERLOADED, ProblemResponses, shown,
+    HttpFailure, INTERNAL, INVALID_PARAMETER, MEDIA_TYPE, NOT_FOUND, OVERLOADED, ProblemResponses,
+    UNAVAILABLE, shown,
 };
 use crate::protocol::limit_group::{LimitGroup, limit_fields};
 
@@ -289,6 +290,9 @@ pub(super) async fn put_override(
         LimitExceptionError::Key(error) => unfit(error),
         LimitExceptionError::Unfit(why) => INVALID_PARAMETER.failure(format!("key: {why}")),
         LimitExceptionError::Full => OVERLOADED.failure(error.to_string()),
+        LimitExceptionError::Shared(_) => UNAVAILABLE
+            .failure(error.to_string())
+            .help("nothing has changed; try again once the cluster is there"),
         LimitExceptionError::Directory(error) => {
             tracing::error!(%error, "an override could not be kept");
             INTERNAL.failure("overrides could not be written").help("the node's log says why")

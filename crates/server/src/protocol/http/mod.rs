@@ -158,6 +158,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
         .routes(routes!(rules::comparison))
         .routes(routes!(node::pipelines))
         .routes(routes!(nodes::nodes))
+        .routes(routes!(nodes::forget))
         .routes(routes!(node::settings))
         .routes(routes!(node::snapshot))
         .routes(routes!(erasure::erase, erasure::progress))

@@ -208,6 +208,7 @@ POST /v1/rules/rollback   go back to a version: {\"version\": ...}
 POST /v1/rules/promote    enforce the candidate
 GET  /v1/rules/comparison how the candidate compares with what is enforced
 GET  /v1/nodes            the nodes that share statistics, and how they are
+DELETE /v1/nodes/{number} take a node that is gone for good out of the list
 POST /v1/snapshots        make a copy of the data directory
 POST /v1/erase            erase what is known of keys: {\"keys\": [{\"kind\": ..., \"value\": ...}]}
 GET  /v1/erase            how far that is, and what came of it

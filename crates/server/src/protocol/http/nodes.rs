@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use event::Time;
 use journal::NodeNumber;
 
 use crate::api::{self, Timestamp};
+use crate::core::grant::note;
 use crate::core::node::Node;
 use crate::core::peers::{ModelEntry, NodeEntry};
-use crate::core::problem::ProblemResponses;
+use crate::core::problem::{HttpFailure, INVALID_PARAMETER, ProblemResponses, shown};
+use crate::core::relay;
 
 /// Lists the nodes that share this one's statistics, itself included: where each is reached, and what it runs. A node whose
 /// statistics are its own is alone.
@@ -33,6 +35,28 @@ pub(super) async fn nodes(State(node): State<Arc<Node>>) -> Json<api::NodesJson>
     let mut nodes: Vec<api::NodeJson> = std::iter::once(this).chain(others).collect();
     nodes.sort_by_key(|node| node.number);
     Json(api::NodesJson { nodes })
+}
+
+/// Takes a node that is gone for good out of the list. Its number is given to nobody else; if it comes back, it is there again.
+#[utoipa::path(
+    delete,
+    path = "/v1/nodes/{number}",
+    tag = "node",
+    operation_id = "forget_node",
+    params(("number" = u16, Path, description = "The number of the node")),
+    responses((status = 200, description = "The nodes by now", body = api::NodesJson), ProblemResponses),
+)]
+pub(super) async fn forget(
+    State(node): State<Arc<Node>>,
+    Path(number): Path<String>,
+) -> Result<Json<api::NodesJson>, HttpFailure> {
+    note("node", number.clone());
+    let read = number.parse().ok().and_then(NodeNumber::new);
+    let read = read.ok_or_else(|| {
+        INVALID_PARAMETER.failure(format!("number: `{}` is no number of a node", shown(&number)))
+    })?;
+    relay::forget(&node, read).await?;
+    Ok(nodes(State(node)).await)
 }
 
 /// Returns a node by what it says of itself; `silent` is for another one than the one that is asked.

@@ -3,8 +3,10 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use axum::Json;
+use axum::body::Bytes;
 use axum::extract::{Path, State};
+use axum::http::Method;
+use axum::{Extension, Json};
 use engine::{
     REVIEW_TEXT_BYTES_MAX, ReviewCursor, ReviewError, ReviewFilter, ReviewInput, ReviewItem, ReviewOrder,
     ReviewState,
@@ -12,7 +14,8 @@ use engine::{
 use event::Key;
 use journal::RecordId;
 use judge::Action;
-use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use utoipa::IntoParams;
 
@@ -21,6 +24,7 @@ use super::{JsonBody, QueryParams};
 use crate::api::{self, PassedReviewJson, ReviewJson, ReviewKeyJson, ReviewedJson};
 use crate::core::grant::note;
 use crate::core::node::Node;
+use crate::core::peers::{NodeRequest, RelayedRequest};
 use crate::core::problem::{HttpFailure, INVALID_PARAMETER, ProblemResponses, shown};
 
 /// Reviews of a page, unless it is asked for fewer or more.
@@ -33,7 +37,7 @@ const ALIKE: usize = 100;
 const ALIKE_MAX: usize = 1000;
 
 /// The choice among reviews, their order, and the page.
-#[derive(Debug, Default, Deserialize, IntoParams)]
+#[derive(Debug, Default, Deserialize, Serialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ReviewListParams {
@@ -118,8 +122,10 @@ fn shown_review(node: &Node, item: &ReviewItem) -> ReviewJson {
 )]
 pub(crate) async fn list(
     State(node): State<Arc<Node>>,
+    relayed: Option<Extension<RelayedRequest>>,
     QueryParams(params): QueryParams<ReviewListParams>,
 ) -> Result<Json<api::ReviewsJson>, HttpFailure> {
+    let query = serde_urlencoded::to_string(&params).unwrap_or_default();
     let ReviewListParams { pipeline, state, rule, action, kind, value, event_id, sort, limit, after } =
         params;
     let states = ReviewState::ALL.map(|state| (state.name(), state));
@@ -143,9 +149,78 @@ pub(crate) async fn list(
     let after = after.as_deref().map(cursor).transpose()?;
     let filter = ReviewFilter { pipeline, state, rule, action, key, event_id };
     let page = node.engine.reviews().page(&filter, order, after, limit, node.now());
-    let reviews = page.items.iter().map(|item| shown_review(&node, item)).collect();
-    let next = page.next.map(|ReviewCursor { rank, id }| format!("{rank:x}-{id}"));
-    Ok(Json(api::ReviewsJson { reviews, next }))
+    let place = |item: &ReviewItem| ReviewCursor::of(item, order);
+    let own = page.items.iter().map(|item| (place(item), shown_review(&node, item)));
+    let own = ReviewsOfNode { reviews: own.collect(), next: page.next };
+    if relayed.is_some() {
+        let places = own.reviews.iter().map(|(place, _)| shown_cursor(*place)).collect();
+        let reviews = own.reviews.into_iter().map(|(_, review)| review).collect();
+        let next = own.next.map(shown_cursor);
+        return Ok(Json(api::ReviewsJson { reviews, next, absent: Vec::new(), places }));
+    }
+    let mut pages = vec![own];
+    let mut absent = Vec::new();
+    for (name, answer) in node.ask_others(&format!("/v1/reviews?{query}")).await {
+        match answer.and_then(|answer| ReviewsOfNode::read(answer.json()?)) {
+            Ok(page) => pages.push(page),
+            Err(_) => absent.push(name),
+        }
+    }
+    let (reviews, next) = merged(pages, limit);
+    Ok(Json(api::ReviewsJson { reviews, next: next.map(shown_cursor), absent, places: Vec::new() }))
+}
+
+/// A page of one node's reviews, each with its place in the order that all nodes follow.
+struct ReviewsOfNode {
+    reviews: Vec<(ReviewCursor, ReviewJson)>,
+    next: Option<ReviewCursor>,
+}
+
+impl ReviewsOfNode {
+    fn read(page: api::ReviewsJson) -> Result<ReviewsOfNode, HttpFailure> {
+        let api::ReviewsJson { reviews, next, places, .. } = page;
+        let places = places.iter().map(|place| cursor(place)).collect::<Result<Vec<_>, _>>()?;
+        let next = next.as_deref().map(cursor).transpose()?;
+        Ok(ReviewsOfNode { reviews: places.into_iter().zip(reviews).collect(), next })
+    }
+}
+
+/// Makes one page of those of several nodes. It ends where the first node has looked no further.
+fn merged(pages: Vec<ReviewsOfNode>, limit: usize) -> (Vec<ReviewJson>, Option<ReviewCursor>) {
+    let mut next = pages.iter().filter_map(|page| page.next).min();
+    let mut all: Vec<(ReviewCursor, ReviewJson)> = pages.into_iter().flat_map(|page| page.reviews).collect();
+    all.retain(|(place, _)| next.is_none_or(|next| *place <= next));
+    all.sort_by_key(|(place, _)| *place);
+    if all.len() > limit {
+        all.truncate(limit);
+        next = all.last().map(|(place, _)| *place);
+    }
+    (all.into_iter().map(|(_, review)| review).collect(), next)
+}
+
+fn shown_cursor(ReviewCursor { rank, id }: ReviewCursor) -> String {
+    format!("{rank:x}-{id}")
+}
+
+/// Has another node answer for a review that it has; `None` where this node is to answer.
+async fn of_owner<T: DeserializeOwned>(
+    node: &Node,
+    relayed: Option<Extension<RelayedRequest>>,
+    id: RecordId,
+    step: &str,
+    body: Option<&impl Serialize>,
+) -> Option<Result<Json<T>, HttpFailure>> {
+    if relayed.is_some() || node.engine.reviews().get(id).is_ok() {
+        return None;
+    }
+    let request = NodeRequest {
+        method: if body.is_some() { Method::POST } else { Method::GET },
+        target: format!("/v1/reviews/{id}{step}"),
+        content_type: body.map(|_| "application/json"),
+        body: body.and_then(|body| serde_json::to_vec(body).ok()).map_or_else(Bytes::new, Bytes::from),
+    };
+    let answer = node.ask_owner(id.node(), request).await?;
+    Some(answer.and_then(|answer| answer.json()).map(Json))
 }
 
 fn key(node: &Node, pipeline: Option<&str>, kind: &str, value: &str) -> Result<Key, HttpFailure> {
@@ -164,10 +239,15 @@ fn key(node: &Node, pipeline: Option<&str>, kind: &str, value: &str) -> Result<K
 )]
 pub(crate) async fn review(
     State(node): State<Arc<Node>>,
+    relayed: Option<Extension<RelayedRequest>>,
     Path(id): Path<String>,
 ) -> Result<Json<ReviewJson>, HttpFailure> {
+    let id = record_id(&id)?;
+    if let Some(answer) = of_owner(&node, relayed, id, "", None::<&()>).await {
+        return answer;
+    }
     let reviews = node.engine.reviews();
-    let item = reviews.get(record_id(&id)?)?;
+    let item = reviews.get(id)?;
     let plan = node.engine.plan();
     let kinds = plan.pipeline(Some(&item.pipeline)).map(|pipeline| &pipeline.kinds);
     let known = item.keys.iter().filter_map(|(kind, shingle)| {
@@ -191,10 +271,14 @@ pub(crate) async fn review(
 )]
 pub(crate) async fn claim(
     State(node): State<Arc<Node>>,
+    relayed: Option<Extension<RelayedRequest>>,
     Path(id): Path<String>,
     JsonBody(body): JsonBody<api::ReviewerJson>,
 ) -> Result<Json<ReviewJson>, HttpFailure> {
-    let (id, by, plan) = (review_id(&id)?, reviewer(body.by)?, node.engine.plan());
+    let (id, by, plan) = (review_id(&id)?, reviewer(body.by.clone())?, node.engine.plan());
+    if let Some(answer) = of_owner(&node, relayed, id, "/claim", Some(&body)).await {
+        return answer;
+    }
     let item = node.engine.reviews().claim(id, &by, &plan.node.review, node.now()).await?;
     Ok(Json(shown_review(&node, &item)))
 }
@@ -211,10 +295,14 @@ pub(crate) async fn claim(
 )]
 pub(super) async fn release(
     State(node): State<Arc<Node>>,
+    relayed: Option<Extension<RelayedRequest>>,
     Path(id): Path<String>,
     JsonBody(body): JsonBody<api::ReviewerJson>,
 ) -> Result<Json<ReviewJson>, HttpFailure> {
-    let (id, by) = (review_id(&id)?, reviewer(body.by)?);
+    let (id, by) = (review_id(&id)?, reviewer(body.by.clone())?);
+    if let Some(answer) = of_owner(&node, relayed, id, "/release", Some(&body)).await {
+        return answer;
+    }
     let item = node.engine.reviews().release(id, &by, node.now()).await?;
     Ok(Json(shown_review(&node, &item)))
 }
@@ -231,10 +319,14 @@ pub(super) async fn release(
 )]
 pub(crate) async fn escalate(
     State(node): State<Arc<Node>>,
+    relayed: Option<Extension<RelayedRequest>>,
     Path(id): Path<String>,
     JsonBody(body): JsonBody<api::ReviewTextJson>,
 ) -> Result<Json<ReviewJson>, HttpFailure> {
-    let (id, by, why) = (review_id(&id)?, reviewer(body.by)?, text(body.text)?);
+    let (id, by, why) = (review_id(&id)?, reviewer(body.by.clone())?, text(body.text.clone())?);
+    if let Some(answer) = of_owner(&node, relayed, id, "/escalate", Some(&body)).await {
+        return answer;
+    }
     let item = node.engine.reviews().escalate(id, &by, &why, node.now()).await?;
     Ok(Json(shown_review(&node, &item)))
 }
@@ -251,10 +343,14 @@ pub(crate) async fn escalate(
 )]
 pub(super) async fn comment(
     State(node): State<Arc<Node>>,
+    relayed: Option<Extension<RelayedRequest>>,
     Path(id): Path<String>,
     JsonBody(body): JsonBody<api::ReviewTextJson>,
 ) -> Result<Json<ReviewJson>, HttpFailure> {
-    let (id, by, comment) = (review_id(&id)?, reviewer(body.by)?, text(body.text)?);
+    let (id, by, comment) = (review_id(&id)?, reviewer(body.by.clone())?, text(body.text.clone())?);
+    if let Some(answer) = of_owner(&node, relayed, id, "/comment", Some(&body)).await {
+        return answer;
+    }
     let item = node.engine.reviews().comment(id, &by, &comment, node.now()).await?;
     Ok(Json(shown_review(&node, &item)))
 }
@@ -272,11 +368,15 @@ pub(super) async fn comment(
 )]
 pub(crate) async fn decide(
     State(node): State<Arc<Node>>,
+    relayed: Option<Extension<RelayedRequest>>,
     Path(id): Path<String>,
     JsonBody(body): JsonBody<api::ReviewDecisionJson>,
 ) -> Result<Json<ReviewedJson>, HttpFailure> {
-    let (id, by, now) = (review_id(&id)?, reviewer(body.by)?, node.now());
+    let (id, by, now) = (review_id(&id)?, reviewer(body.by.clone())?, node.now());
     note("verdict", body.verdict.to_string());
+    if let Some(answer) = of_owner(&node, relayed, id, "/decide", Some(&body)).await {
+        return answer;
+    }
     let engine = Arc::clone(&node.engine);
     // The decision is read from the journal, which blocks.
     let reviewed = node.lookups.run(node.timeout() / 2, move |_| {
