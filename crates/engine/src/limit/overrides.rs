@@ -145,7 +145,8 @@ impl Engine {
     /// statistics all hear of it, or none. Blocks.
     ///
     /// # Errors
-    /// [`ExceptionError`]; then nothing has changed, unless it could not be written: other nodes have it by then.
+    /// [`LimitExceptionError`]; then nothing has changed, unless it could not be written: other nodes have it by then. Where the cluster did
+    /// not answer it may come into force later, on all nodes.
     pub fn post_exception(&self, exception: LimitException, now: Time) -> Result<(), LimitExceptionError> {
         let plan = self.plan();
         self.exception_key(&plan, &exception)?;

@@ -290,9 +290,9 @@ pub(super) async fn put_override(
         LimitExceptionError::Key(error) => unfit(error),
         LimitExceptionError::Unfit(why) => INVALID_PARAMETER.failure(format!("key: {why}")),
         LimitExceptionError::Full => OVERLOADED.failure(error.to_string()),
-        LimitExceptionError::Shared(_) => UNAVAILABLE
-            .failure(error.to_string())
-            .help("nothing has changed; try again once the cluster is there"),
+        LimitExceptionError::Shared(_) => UNAVAILABLE.failure(error.to_string()).help(
+            "it may be in force later, on all nodes or none: see the overrides once the cluster is there",
+        ),
         LimitExceptionError::Directory(error) => {
             tracing::error!(%error, "an override could not be kept");
             INTERNAL.failure("overrides could not be written").help("the node's log says why")
