@@ -201,7 +201,7 @@ fn shared_changes_have_one_order_and_the_last_of_each_subject_stays() {
     append(&one, vec![change(1, Lift, 100, "l2")], 0);
     assert_eq!(read_all(&other, &mut at_other), Some(vec![(1, Lift, 100, text("l"))]));
     append(&other, vec![change(1, Put, 50, "new"), change(3, Set, u64::MAX, "s"), change(3, Set, 7, "t")], 0);
-    let expected = vec![(1, Lift, 100, text("l")), (1, Put, 50, text("new")), (3, Set, 7, text("t"))];
+    let expected = [(1, Lift, 100, text("l")), (1, Put, 50, text("new")), (3, Set, 7, text("t"))];
     assert_eq!(read_all(&one, &mut at_one).unwrap(), expected[1..], "the last of each");
     assert_eq!(read_all(&other, &mut at_other).unwrap(), expected[1..]);
 

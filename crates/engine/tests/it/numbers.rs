@@ -315,7 +315,7 @@ impl NumberAllotment for &'static Shared {
 }
 
 /// A register of one node.
-struct Alone;
+pub(crate) struct Alone;
 
 impl NodeRegister for Alone {
     fn number(&self) -> NodeNumber {

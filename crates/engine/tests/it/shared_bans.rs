@@ -185,6 +185,7 @@ impl Node {
             numbers: Box::new(self.registers.clone()),
             nodes: Box::new(self.registers.clone()),
             rules: Box::new(self.registers.clone()),
+            lessons: None,
             changes: Box::new(self.registers.clone()),
         };
         self.engine = Some(Engine::open_over(&self.directory, plan, Some(shared), ledger).unwrap());

@@ -238,6 +238,10 @@ impl NodeRegister for Registers {
     fn announce(&self, entry: String) -> Result<NodeEntries, String> {
         Ok(NodeEntries::from([(self.number(), entry)]))
     }
+
+    fn forget(&self, _number: NodeNumber) -> Result<bool, String> {
+        Ok(false)
+    }
 }
 
 impl NumberAllotment for Registers {
@@ -282,6 +286,7 @@ impl Node {
             nodes: Box::new(self.registers.clone()),
             rules: Box::new(self.registers.clone()),
             lessons: is_shared.then(lessons),
+            changes: Box::new(crate::numbers::Alone),
         };
         self.engine = Some(Engine::open_over(&self.directory, plan, Some(shared), ledger).unwrap());
     }
@@ -339,12 +344,12 @@ fn post(text: &str) -> Event {
 
 fn text(number: usize) -> String {
     let own =
-        if number % 2 == 0 { ["cheap pills", "casino bonus"] } else { ["patch review", "meeting notes"] };
+        if number.is_multiple_of(2) { ["cheap pills", "casino bonus"] } else { ["patch review", "meeting notes"] };
     format!("{} number {} at {}", own[number / 2 % 2], number * 7919, number % 13)
 }
 
 fn class(number: usize) -> &'static str {
-    if number % 2 == 0 { "spam" } else { "ham" }
+    if number.is_multiple_of(2) { "spam" } else { "ham" }
 }
 
 fn teach(node: &Node, numbers: std::ops::Range<usize>) {

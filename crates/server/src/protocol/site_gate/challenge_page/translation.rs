@@ -80,7 +80,8 @@ pub(super) fn read(file: &str) -> Result<Translation, String> {
 
 impl Translation {
     /// Returns all languages.
-    pub(crate) fn all() -> &'static [Translation] {
+    #[cfg(test)]
+    pub(super) fn all() -> &'static [Translation] {
         &TRANSLATIONS
     }
 
