@@ -420,7 +420,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Whatever a server answers, it is a page or none.
+        /// An answer of a server is a page or none, whatever it has.
         #[test]
         fn any_answer_is_a_page_or_none(texts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..8), follows: i64) {
             let mut parts: Vec<Value> = texts.iter().map(|text| Value::BulkString(text.clone())).collect();

@@ -539,7 +539,7 @@ mod tests {
         Lesson { learner: NAME, id, event, before, now, features: builder.finish() }
     }
 
-    /// Whatever lessons of an event say of the time before, the learner holds it as the last one says, and once.
+    /// An event is held as its last lesson says, and once, whatever that says of the time before.
     #[test]
     fn the_last_lesson_of_an_event_stands_once() {
         use TrainingLabel::{Bad, Forget, Good};
