@@ -164,6 +164,18 @@ impl Engine {
             None => self.read_whole_list(register, now)?,
         };
         state.position = Some(position);
+        // What others have changed is taken over also where they cannot be told, as while a replica is missing.
+        let told = self.tell_others(register, state, now);
+        let read = self.read_changes(register, state, position, now);
+        told.and(read)
+    }
+
+    fn tell_others(
+        &self,
+        register: &dyn ChangeRegister,
+        state: &mut SharingState,
+        now: Time,
+    ) -> Result<(), String> {
         for _ in 0..CALLS_MAX {
             let unshared = self.ban_list.unshared(PAGE, now);
             if unshared.is_empty() {
@@ -182,7 +194,16 @@ impl Engine {
             register.append(Vec::new(), now - GRACE)?;
             state.trimmed = Some(now);
         }
-        let mut position = position;
+        Ok(())
+    }
+
+    fn read_changes(
+        &self,
+        register: &dyn ChangeRegister,
+        state: &mut SharingState,
+        mut position: ChangePosition,
+        now: Time,
+    ) -> Result<(), String> {
         loop {
             let Some(page) = register.since(position)? else {
                 // What was read is forgotten: all is read again, and what is gone told again, at the next beat.

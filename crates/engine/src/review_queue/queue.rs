@@ -52,7 +52,7 @@ struct ReviewQueueState {
     table: ReviewTable,
     /// Entries for the log, in the order of the changes.
     pending: Vec<Vec<u8>>,
-    /// Those who wait until their entries are written.
+    /// The places of those who wait until their entries are written.
     waiting: Vec<Arc<Mutex<PendingReviewWrite>>>,
     /// True once nothing more will change.
     is_closed: bool,

@@ -482,7 +482,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever stands in the files, a queue opens, and what is written behind it is there again, and all that could be read.
+    /// A queue opens whatever stands in its files, and what is written behind it is there again, as is all that could be read.
     #[test]
     fn any_bytes_are_files_of_a_queue(
         changes in prop::collection::vec((0..2usize, any::<u16>(), any::<u8>(), any::<bool>()), 0..12),

@@ -38,7 +38,7 @@ struct FetchLabel {
     result: &'static str,
 }
 
-/// The keys that were fetched, by URL.
+/// The keys that were fetched, by the name of the directory.
 #[derive(Debug, Default)]
 pub(crate) struct KeyCache {
     entries: Mutex<HashMap<String, CachedKeys>>,
@@ -47,6 +47,8 @@ pub(crate) struct KeyCache {
 
 #[derive(Debug)]
 struct CachedKeys {
+    /// The place that they are of: another one, or one that somebody else vouches for, has its own.
+    source: KeyDirectorySource,
     keys: Option<Arc<KeyDirectory>>,
     /// The time of the last fetch that succeeded.
     fetched: Option<Instant>,
@@ -70,9 +72,9 @@ impl KeyCache {
     pub(crate) fn keys(&self, directory: &KeyDirectoryPlan) -> Option<Arc<KeyDirectory>> {
         match &directory.source {
             KeyDirectorySource::File(keys) => Some(Arc::clone(keys)),
-            KeyDirectorySource::Url { url, .. } => {
+            KeyDirectorySource::Url { .. } => {
                 let entries = self.entries.lock();
-                let entry = entries.get(url)?;
+                let entry = entries.get(&directory.name).filter(|entry| entry.source == directory.source)?;
                 entry.fetched.filter(|fetched| fetched.elapsed() < STALE_MAX)?;
                 entry.keys.clone()
             }
@@ -81,8 +83,8 @@ impl KeyCache {
 
     /// Makes a directory due, as somebody uses a key that is not in it: it may be new.
     pub(crate) fn miss(&self, directory: &KeyDirectoryPlan) {
-        if let KeyDirectorySource::Url { url, .. } = &directory.source
-            && let Some(entry) = self.entries.lock().get_mut(url)
+        if let Some(entry) = self.entries.lock().get_mut(&directory.name)
+            && entry.source == directory.source
         {
             entry.due = entry.due.min(entry.tried + PAUSE);
         }
@@ -90,28 +92,29 @@ impl KeyCache {
 
     /// Fetches the directories that are due, one after the other.
     pub(crate) async fn refresh(self: &Arc<Self>, directories: &[KeyDirectoryPlan]) {
-        let urls = directories.iter().filter_map(|directory| match &directory.source {
-            KeyDirectorySource::Url { url, refresh, authority } => {
-                Some((directory.name.clone(), url.clone(), *refresh, authority.clone()))
-            }
-            KeyDirectorySource::File(_) => None,
+        self.entries.lock().retain(|known, entry| {
+            directories.iter().any(|directory| directory.name == *known && directory.source == entry.source)
         });
-        let urls: Vec<_> = urls.collect();
-        self.entries.lock().retain(|known, _| urls.iter().any(|(_, url, ..)| url == known));
-        for (name, url, refresh, authority) in urls {
-            let now = Instant::now();
-            if self.entries.lock().get(&url).is_some_and(|entry| entry.due > now) {
+        for directory in directories {
+            let KeyDirectorySource::Url { url, refresh, authority } = &directory.source else { continue };
+            let (name, now) = (&directory.name, Instant::now());
+            if self.entries.lock().get(name).is_some_and(|entry| entry.due > now) {
                 continue;
             }
-            let asked = url.clone();
+            let (asked, authority) = (url.clone(), authority.clone());
             let fetched = blocking(move || fetch(&asked, authority.as_deref())).await;
             let refresh = Duration::from_micros(refresh.0.unsigned_abs());
             let result = if fetched.is_ok() { "ok" } else { "failed" };
             self.fetches.get_or_create(&FetchLabel { directory: name.clone(), result }).inc();
             let now = Instant::now();
             let mut entries = self.entries.lock();
-            let entry =
-                entries.entry(url).or_insert(CachedKeys { keys: None, fetched: None, tried: now, due: now });
+            let entry = entries.entry(name.clone()).or_insert_with(|| CachedKeys {
+                source: directory.source.clone(),
+                keys: None,
+                fetched: None,
+                tried: now,
+                due: now,
+            });
             entry.tried = now;
             match fetched {
                 Ok(keys) => {
@@ -120,7 +123,7 @@ impl KeyCache {
                     entry.due = now + refresh;
                 }
                 Err(why) => {
-                    tracing::warn!(directory = name, %why, "the keys of a signer cannot be fetched");
+                    tracing::warn!(directory = %name, %why, "the keys of a signer cannot be fetched");
                     entry.due = now + refresh.min(PAUSE);
                 }
             }

@@ -33,7 +33,7 @@ pub(crate) const NOT_LET_THROUGH: &str = "The request is not let through";
 /// A proxy's question: may this request pass?
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GateQuestion<'a> {
-    /// What is to be asked of requests.
+    /// The settings of the gate.
     pub(crate) forward: &'a ForwardPlan,
     /// The client.
     pub(crate) ip: IpAddr,
