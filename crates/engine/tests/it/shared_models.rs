@@ -343,8 +343,11 @@ fn post(text: &str) -> Event {
 }
 
 fn text(number: usize) -> String {
-    let own =
-        if number.is_multiple_of(2) { ["cheap pills", "casino bonus"] } else { ["patch review", "meeting notes"] };
+    let own = if number.is_multiple_of(2) {
+        ["cheap pills", "casino bonus"]
+    } else {
+        ["patch review", "meeting notes"]
+    };
     format!("{} number {} at {}", own[number / 2 % 2], number * 7919, number % 13)
 }
 
