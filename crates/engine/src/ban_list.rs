@@ -291,7 +291,7 @@ struct BanLog {
 enum BanLogLine<'a> {
     Put(BanLogEntry<'a>),
     Lift(BanLogEntry<'a>),
-    /// It ended by itself, or made room.
+    /// An end by itself, or to make room.
     End(BanLogEntry<'a>),
     /// Other nodes have heard of all bans up to an id.
     Shared {

@@ -46,11 +46,11 @@ pub const CHANGE_SUBJECT_BYTES: usize = 24;
 /// The sort of a change that nodes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SharedChangeKind {
-    /// It holds to its end, unless it holds for longer already.
+    /// A change that holds to its end, unless it holds for longer already.
     Put,
-    /// It stands instead of what was there.
+    /// A change that stands instead of what was there.
     Set,
-    /// What was there is taken away.
+    /// A change that takes away what was there.
     Lift,
 }
 
@@ -74,7 +74,7 @@ pub struct ChangePosition {
     pub number: u64,
     /// The number of the last call that was heard of.
     pub call: u64,
-    /// That call's tag.
+    /// The tag of that call.
     pub tag: u64,
 }
 

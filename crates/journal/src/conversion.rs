@@ -110,7 +110,7 @@ impl JournalCore {
 /// Writes a segment of rows by columns, beside it; `None` if it was stopped before that was done.
 ///
 /// # Errors
-/// What cannot be read or written, or a damaged block. Nothing is left of the columns then.
+/// If something cannot be read or written, or a block is damaged. Nothing is left of the columns then.
 fn convert(
     file: &JournalFile,
     versions: Option<Vec<String>>,

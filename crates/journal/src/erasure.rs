@@ -36,7 +36,7 @@ pub struct ErasedRecords {
 /// that were being written goes, too. Takes memory for a block, and some bytes for each decision that is taken out.
 ///
 /// # Errors
-/// What cannot be read or written. If a block is damaged nothing was changed.
+/// If something cannot be read or written. If a block is damaged nothing was changed.
 pub fn erase(
     directory: &Path,
     shingles: &HashSet<Shingle>,
@@ -92,7 +92,7 @@ impl Journal {
     /// nothing is changed. Blocks; takes memory for a block, and some bytes for each decision that is taken out.
     ///
     /// # Errors
-    /// What cannot be read or written. It is to be begun again then, as after a crash.
+    /// If something cannot be read or written. It is to be begun again then, as after a crash.
     pub fn erase(
         &self,
         shingles: &HashSet<Shingle>,

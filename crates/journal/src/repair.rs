@@ -28,7 +28,7 @@ pub struct SegmentRepair {
 /// begun again.
 ///
 /// # Errors
-/// What cannot be read or written.
+/// If something cannot be read or written.
 pub fn repair(directory: &Path, secret: u64) -> Result<Vec<SegmentRepair>, JournalError> {
     if !directory.exists() {
         return Ok(Vec::new());

@@ -39,11 +39,11 @@ const EXACT_MAX: u64 = (1 << 53) - 1;
 /// The sort of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChangeEntryKind {
-    /// It holds to its end, unless it holds for longer already.
+    /// A change that holds to its end, unless it holds for longer already.
     Put,
-    /// It stands instead of what was there.
+    /// A change that stands instead of what was there.
     Set,
-    /// What was there is taken away, and what is known of that until its end.
+    /// A change that takes away what was there; that is known until its end.
     Lift,
 }
 

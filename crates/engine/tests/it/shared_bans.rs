@@ -57,7 +57,7 @@ struct ListState {
 #[derive(Default)]
 struct List {
     state: ListState,
-    /// What it was before each of the last calls.
+    /// The list as it was before each of the last calls.
     before: Vec<ListState>,
     is_away: bool,
     tag: u64,

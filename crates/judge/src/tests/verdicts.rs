@@ -76,7 +76,7 @@ fn scores_add_up_to_an_action() {
     assert_eq!(most.score, f64::MAX);
 }
 
-/// What a group with a `default_share` adds counts only for that share where an event must reach the `at` of a promising band.
+/// Points of a group with a `default_share` count only for that share where an event must reach the `at` of a promising band.
 #[test]
 fn a_promise_alone_is_not_enough_for_points_of_a_group() {
     let mut scope = TestScope::new();

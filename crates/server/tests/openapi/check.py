@@ -90,7 +90,7 @@ for step in steps:
     parameters = {one["name"] for one in operation.get("parameters", [])}
     check(required <= set(given) <= parameters, f"{name}: {given}, and not {parameters}")
     for place, value in sent.get("path", {}).items():
-        path = path.replace("{" + place + "}", urllib.parse.quote(value))
+        path = path.replace("{" + place + "}", urllib.parse.quote(str(value)))
     query = {one: str(value).lower() if isinstance(value, bool) else value for one, value in sent.get("query", {}).items()}
     query = "?" + urllib.parse.urlencode(query) if query else ""
     body, media = sent.get("body"), sent.get("media", "")

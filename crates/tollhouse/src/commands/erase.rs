@@ -31,10 +31,10 @@ Examples:
 
 KIND sets how the value is normalised; a key of several fields is written 'KIND=[\"ann\",\"phone-7\"]',
 and erased only so. Erased are the keys of that piece in every kind and pipeline, and every decision
-on an event that had one, with its feedback. No server may run on the directory: ask it with --server,
-and all nodes of its cluster erase what they have. Remove older snapshots: they keep what they have.
-Without --server, erase on every node of a cluster: statistics go there, decisions here. With --journal
-also what all nodes have uploaded there: last of all.")]
+on an event that had one, with its feedback. No server may run on the directory: ask it with
+--server, and all nodes of its cluster erase what they have. Remove older snapshots: they keep what
+they have. Without --server, erase on every node of a cluster: statistics go there, decisions here.
+With --journal also what all nodes have uploaded there: last of all.")]
 pub(crate) struct EraseArgs {
     /// Keys to erase: a kind of the configuration, and a value as events have it
     #[arg(long, value_name = "KIND=VALUE", required = true)]
