@@ -11,4 +11,6 @@ pub(crate) use self::challenge_answer::{
     BASE, CHALLENGE, PASS_COOKIE, challenge_page as page, cookie, seconds, shown_page, spoken, wants_page,
 };
 pub(crate) use self::forwarded_request::ForwardedRequest;
-pub(crate) use self::question::{GateQuestion, NOT_LET_THROUGH, SILENT, STATUS, refused, undecided};
+#[cfg(feature = "grpc")]
+pub(crate) use self::question::SILENT;
+pub(crate) use self::question::{GateQuestion, NOT_LET_THROUGH, STATUS, refused, undecided};
