@@ -573,8 +573,8 @@ impl BanList {
     }
 
     /// Takes over what nodes share, this one's own changes among it. What was changed here and others have not heard of yet stays:
-    /// it comes later in the order that all follow.
-    pub(crate) fn apply(&self, changes: Vec<SharedBan>) {
+    /// it comes later in the order that all follow, unless it has ended: then others never hear of it.
+    pub(crate) fn apply(&self, changes: Vec<SharedBan>, now: Time) {
         let mut lines = Vec::new();
         {
             let mut table = self.table.lock();
@@ -588,8 +588,9 @@ impl BanList {
                 let value = Arc::from(value);
                 let before = table.find(&source, &value);
                 let Some(sharing) = &table.sharing else { return };
-                let is_unshared = before.is_some_and(|(number, _)| sharing.unshared.contains(&number));
-                let is_lifted = sharing.is_unshared_lift(&source, &value);
+                let is_unshared =
+                    before.is_some_and(|(number, end)| end > now && sharing.unshared.contains(&number));
+                let is_lifted = sharing.is_unshared_lift(&source, &value, now);
                 let end = before.map(|(_, end)| end);
                 let stays = if is_lift {
                     is_unshared
@@ -868,9 +869,10 @@ impl BanSharing {
         self.tidy(value);
     }
 
-    fn is_unshared_lift(&self, source: &LabelSource, value: &str) -> bool {
-        let mut lifted = self.lifted.get(value).into_iter().flatten();
-        lifted.any(|lifted| lifted.is_unshared && is_same_label(&lifted.ban.source, source))
+    fn is_unshared_lift(&self, source: &LabelSource, value: &str, now: Time) -> bool {
+        let lifted = self.lifted.get(value).into_iter().flatten();
+        let mut lifted = lifted.filter(|lifted| lifted.is_unshared && lifted.ban.until > now);
+        lifted.any(|lifted| is_same_label(&lifted.ban.source, source))
     }
 
     /// Notes that others have heard of a lift; returns false if there is none that is still to be told.

@@ -225,7 +225,9 @@ impl Engine {
         loop {
             let page = register.since(position)?;
             let page = page.ok_or("the list of changes was lost while it was read")?;
-            seen.extend(page.changes.iter().map(|change| change.subject));
+            // One that has ended says nothing of what holds longer.
+            let holding = page.changes.iter().filter(|change| change.until > now);
+            seen.extend(holding.map(|change| change.subject));
             self.take_over(&page, now);
             position = page.position;
             if !page.has_more {
@@ -263,7 +265,7 @@ impl Engine {
             }
         }
         if !bans.is_empty() {
-            self.ban_list.apply(bans);
+            self.ban_list.apply(bans, now);
         }
         if !exceptions.is_empty()
             && let Err(error) = self.take_over_posted_exceptions(exceptions, now)

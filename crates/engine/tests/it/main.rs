@@ -37,6 +37,7 @@ mod promises;
 #[path = "../../../server/tests/it/python.rs"]
 mod python;
 mod recipients;
+mod registers;
 mod reload;
 mod reports;
 mod reputation;

@@ -5,17 +5,16 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use engine::{
-    ChangePage, ChangePosition, ChangeRegister, Directory, Engine, EngineOpenError, ImportMode, LedgerHome,
-    NodeEntries, NodeRegister, NumberAllotment, NumberError, Proposal, RulesRegister, SharedChange,
-    SharedRegisters, SharedState, StatisticsSource,
+    Directory, Engine, EngineOpenError, ImportMode, LedgerHome, NumberAllotment, NumberError, Proposal,
+    SharedRegisters, StatisticsSource,
 };
 use event::{Event, Space, Time};
-use journal::NodeNumber;
 use plan::limit::LIMITS;
 use plan::{Config, Overrides, Plan};
 use stats::{EmbeddedLedger, NumberRegister, NumberedSection, RegisteredName};
 
 use crate::pipeline::decide_at;
+use crate::registers::Alone;
 
 const NOW: Time = Time::from_seconds(1_700_000_000);
 
@@ -314,47 +313,6 @@ impl NumberAllotment for &'static Shared {
     }
 }
 
-/// A register of one node.
-pub(crate) struct Alone;
-
-impl NodeRegister for Alone {
-    fn number(&self) -> NodeNumber {
-        NodeNumber::new(1).unwrap()
-    }
-
-    fn announce(&self, entry: String) -> Result<NodeEntries, String> {
-        Ok(NodeEntries::from([(self.number(), entry)]))
-    }
-
-    fn forget(&self, _number: NodeNumber) -> Result<bool, String> {
-        Ok(false)
-    }
-}
-
-impl ChangeRegister for Alone {
-    fn since(&self, position: ChangePosition) -> Result<Option<ChangePage>, String> {
-        Ok(Some(ChangePage { position, ..ChangePage::default() }))
-    }
-
-    fn append(&self, _changes: Vec<SharedChange>, _horizon: Time) -> Result<usize, String> {
-        Ok(0)
-    }
-}
-
-impl RulesRegister for Alone {
-    fn last(&self) -> Result<SharedState, String> {
-        Ok(SharedState::default())
-    }
-
-    fn text(&self, state: &SharedState) -> Result<String, String> {
-        Err(format!("there is none: {state:?}"))
-    }
-
-    fn put(&self, _state: &SharedState, _text: String) -> Result<bool, String> {
-        Ok(true)
-    }
-}
-
 #[test]
 fn nodes_that_share_numbers_ask_for_them() {
     let shared: &'static Shared = Box::leak(Box::new(Shared(Mutex::new(Some(NumberRegister::default())))));
@@ -366,13 +324,7 @@ fn nodes_that_share_numbers_ask_for_them() {
         Engine::open_over(
             &home.directory,
             home.plan(),
-            Some(SharedRegisters {
-                numbers: Box::new(shared),
-                nodes: Box::new(Alone),
-                rules: Box::new(Alone),
-                lessons: None,
-                changes: Box::new(Alone),
-            }),
+            Some(SharedRegisters { numbers: Box::new(shared), ..Alone::registers() }),
             ledger,
         )
     };

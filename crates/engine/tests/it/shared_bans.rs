@@ -4,15 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use engine::{
-    CHANGE_SUBJECT_BYTES, ChangePage, ChangePosition, ChangeRegister, Directory, Engine, LedgerHome,
-    NodeEntries, NodeRegister, NumberAllotment, RulesRegister, SharedChange, SharedChangeKind,
-    SharedRegisters, SharedState,
+    CHANGE_SUBJECT_BYTES, ChangePage, ChangePosition, ChangeRegister, Directory, Engine, SharedChange,
+    SharedChangeKind, SharedRegisters,
 };
 use event::{Event, Span, Time};
-use journal::NodeNumber;
-use plan::{Config, Overrides, Plan};
+use plan::{Config, Overrides};
 use proptest::prelude::*;
-use stats::{EmbeddedLedger, NumberRegister};
+
+use crate::registers::{Alone, open_with};
 
 const NOW: Time = Time::from_seconds(1_700_000_000);
 const PIPELINE: &str = r#"
@@ -118,40 +117,6 @@ impl ChangeRegister for Registers {
     }
 }
 
-impl RulesRegister for Registers {
-    fn last(&self) -> Result<SharedState, String> {
-        Ok(SharedState::default())
-    }
-
-    fn text(&self, state: &SharedState) -> Result<String, String> {
-        Err(format!("there is none: {state:?}"))
-    }
-
-    fn put(&self, _state: &SharedState, _text: String) -> Result<bool, String> {
-        Ok(true)
-    }
-}
-
-impl NodeRegister for Registers {
-    fn number(&self) -> NodeNumber {
-        NodeNumber::new(1).unwrap()
-    }
-
-    fn announce(&self, entry: String) -> Result<NodeEntries, String> {
-        Ok(NodeEntries::from([(self.number(), entry)]))
-    }
-
-    fn forget(&self, _number: NodeNumber) -> Result<bool, String> {
-        Ok(false)
-    }
-}
-
-impl NumberAllotment for Registers {
-    fn allot(&self, known: &NumberRegister, wanted: &NumberRegister) -> Result<NumberRegister, String> {
-        known.with(wanted).map_err(|error| error.to_string())
-    }
-}
-
 struct Node {
     _parent: tempfile::TempDir,
     directory: Directory,
@@ -176,19 +141,8 @@ impl Node {
     fn restart(&mut self) {
         self.engine = None;
         let config = Config::load(&self.directory.config_path(), &Overrides::default());
-        let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
-        let ledger = |plan: &Plan| {
-            let ledger = EmbeddedLedger::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?;
-            Ok(LedgerHome::Elsewhere(Box::new(ledger)))
-        };
-        let shared = SharedRegisters {
-            numbers: Box::new(self.registers.clone()),
-            nodes: Box::new(self.registers.clone()),
-            rules: Box::new(self.registers.clone()),
-            lessons: None,
-            changes: Box::new(self.registers.clone()),
-        };
-        self.engine = Some(Engine::open_over(&self.directory, plan, Some(shared), ledger).unwrap());
+        let registers = SharedRegisters { changes: Box::new(self.registers.clone()), ..Alone::registers() };
+        self.engine = Some(open_with(&self.directory, &config, registers));
     }
 
     fn engine(&self) -> &Engine {
@@ -275,6 +229,40 @@ fn a_lift_on_one_node_holds_on_all_for_rules_too() {
     assert!(nodes[1].share(NOW) && nodes[0].share(NOW) && nodes[1].share(NOW));
     for node in &nodes {
         assert_eq!(node.bans(NOW), BTreeMap::from([("u1".to_owned(), 90)]));
+    }
+}
+
+/// Others never hear of a lift that has ended by then, so that it hides nothing that comes later.
+#[test]
+fn a_lift_that_has_ended_hides_no_later_ban() {
+    let (_, nodes) = fleet(2);
+    let later = NOW + Span::seconds(1);
+    nodes[1].ban("u1", 1, NOW);
+    nodes[1].lift("u1", NOW);
+    nodes[0].ban("u1", 10, later);
+    for node in &nodes {
+        assert!(node.share(later));
+        assert_eq!(node.bans(later), BTreeMap::from([("u1".to_owned(), 11)]));
+    }
+}
+
+/// What a failover has left of a ban may have ended.
+#[test]
+fn a_lost_ban_is_told_again_beside_one_that_has_ended() {
+    let (registers, nodes) = fleet(2);
+    let later = NOW + Span::seconds(1);
+    nodes[0].ban("u1", 1, NOW);
+    assert!(nodes[0].share(NOW));
+    nodes[0].ban("u1", 10, later);
+    assert!(nodes[0].share(later));
+    let mut list = registers.0.lock().unwrap();
+    list.state = list.before.pop().unwrap();
+    drop(list);
+    for node in [&nodes[0], &nodes[0], &nodes[1]] {
+        assert!(node.share(later));
+    }
+    for node in &nodes {
+        assert_eq!(node.bans(later), BTreeMap::from([("u1".to_owned(), 11)]));
     }
 }
 

@@ -5,17 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use engine::{
-    Directory, Engine, LedgerHome, LessonBounds, LessonId, LessonPage, LessonPosition, LessonReceipt,
-    LessonRegister, ModelSnapshot, NodeEntries, NodeRegister, NumberAllotment, RulesRegister, SharedLesson,
-    SharedModelName, SharedModelState, SharedRegisters, SharedState, SnapshotStream,
+    Directory, Engine, LessonBounds, LessonId, LessonPage, LessonPosition, LessonReceipt, LessonRegister,
+    ModelSnapshot, SharedLesson, SharedModelName, SharedModelState, SharedRegisters, SnapshotStream,
 };
 use event::Event;
-use journal::NodeNumber;
-use plan::{Config, Overrides, Plan};
+use plan::{Config, Overrides};
 use proptest::prelude::*;
-use stats::{EmbeddedLedger, NumberRegister};
 
 use crate::pipeline::NOW;
+use crate::registers::{Alone, open_with};
 
 const CONFIGURATION: &str = r#"
 name = "forum"
@@ -216,40 +214,6 @@ impl LessonRegister for Registers {
     }
 }
 
-impl RulesRegister for Registers {
-    fn last(&self) -> Result<SharedState, String> {
-        Ok(SharedState::default())
-    }
-
-    fn text(&self, _state: &SharedState) -> Result<String, String> {
-        Err("there is none".to_owned())
-    }
-
-    fn put(&self, _state: &SharedState, _text: String) -> Result<bool, String> {
-        Ok(false)
-    }
-}
-
-impl NodeRegister for Registers {
-    fn number(&self) -> NodeNumber {
-        NodeNumber::new(1).unwrap()
-    }
-
-    fn announce(&self, entry: String) -> Result<NodeEntries, String> {
-        Ok(NodeEntries::from([(self.number(), entry)]))
-    }
-
-    fn forget(&self, _number: NodeNumber) -> Result<bool, String> {
-        Ok(false)
-    }
-}
-
-impl NumberAllotment for Registers {
-    fn allot(&self, known: &NumberRegister, wanted: &NumberRegister) -> Result<NumberRegister, String> {
-        known.with(wanted).map_err(|error| error.to_string())
-    }
-}
-
 struct Node {
     _parent: tempfile::TempDir,
     directory: Directory,
@@ -275,20 +239,9 @@ impl Node {
     fn open(&mut self, is_shared: bool) {
         self.engine = None;
         let config = Config::from_text("forum.toml", CONFIGURATION, &Overrides::default());
-        let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
-        let ledger = |plan: &Plan| {
-            let ledger = EmbeddedLedger::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?;
-            Ok(LedgerHome::Elsewhere(Box::new(ledger)))
-        };
         let lessons = || -> Box<dyn LessonRegister> { Box::new(self.registers.clone()) };
-        let shared = SharedRegisters {
-            numbers: Box::new(self.registers.clone()),
-            nodes: Box::new(self.registers.clone()),
-            rules: Box::new(self.registers.clone()),
-            lessons: is_shared.then(lessons),
-            changes: Box::new(crate::numbers::Alone),
-        };
-        self.engine = Some(Engine::open_over(&self.directory, plan, Some(shared), ledger).unwrap());
+        let registers = SharedRegisters { lessons: is_shared.then(lessons), ..Alone::registers() };
+        self.engine = Some(open_with(&self.directory, &config, registers));
     }
 
     /// Ends as a killed process does, and begins again. Its statistics are lost with it, as they are in memory.

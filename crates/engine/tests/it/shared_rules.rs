@@ -2,15 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use engine::{
-    ChangePage, ChangePosition, ChangeRegister, Directory, Engine, LedgerHome, NodeEntries, NodeRegister,
-    NumberAllotment, Proposal, ReloadError, RulesRegister, SharedChange, SharedRegisters, SharedState,
-};
+use engine::{Directory, Engine, Proposal, ReloadError, RulesRegister, SharedRegisters, SharedState};
 use event::Time;
-use journal::NodeNumber;
-use plan::{Config, Overrides, Plan};
+use plan::{Config, Overrides};
 use proptest::prelude::*;
-use stats::{EmbeddedLedger, NumberRegister};
+
+use crate::registers::{Alone, open_with};
 
 const NOW: Time = Time::from_seconds(1_700_000_000);
 const PIPELINE: &str = "name = \"posts\"\nspace = 4\n[[field]]\nname = \"user\"\ntype = \"string\"\n";
@@ -41,36 +38,6 @@ impl RulesRegister for Registers {
     }
 }
 
-impl NodeRegister for Registers {
-    fn number(&self) -> NodeNumber {
-        NodeNumber::new(1).unwrap()
-    }
-
-    fn announce(&self, entry: String) -> Result<NodeEntries, String> {
-        Ok(NodeEntries::from([(self.number(), entry)]))
-    }
-
-    fn forget(&self, _number: NodeNumber) -> Result<bool, String> {
-        Ok(false)
-    }
-}
-
-impl ChangeRegister for Registers {
-    fn since(&self, position: ChangePosition) -> Result<Option<ChangePage>, String> {
-        Ok(Some(ChangePage { position, ..ChangePage::default() }))
-    }
-
-    fn append(&self, _changes: Vec<SharedChange>, _horizon: Time) -> Result<usize, String> {
-        Ok(0)
-    }
-}
-
-impl NumberAllotment for Registers {
-    fn allot(&self, known: &NumberRegister, wanted: &NumberRegister) -> Result<NumberRegister, String> {
-        known.with(wanted).map_err(|error| error.to_string())
-    }
-}
-
 struct Node {
     _parent: tempfile::TempDir,
     directory: Directory,
@@ -91,19 +58,8 @@ impl Node {
     fn restart(&mut self) {
         self.engine = None;
         let config = Config::load(&self.directory.config_path(), &Overrides::default());
-        let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
-        let ledger = |plan: &Plan| {
-            let ledger = EmbeddedLedger::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?;
-            Ok(LedgerHome::Elsewhere(Box::new(ledger)))
-        };
-        let shared = SharedRegisters {
-            numbers: Box::new(self.registers.clone()),
-            nodes: Box::new(self.registers.clone()),
-            rules: Box::new(self.registers.clone()),
-            lessons: None,
-            changes: Box::new(self.registers.clone()),
-        };
-        self.engine = Some(Engine::open_over(&self.directory, plan, Some(shared), ledger).unwrap());
+        let registers = SharedRegisters { rules: Box::new(self.registers.clone()), ..Alone::registers() };
+        self.engine = Some(open_with(&self.directory, &config, registers));
     }
 
     fn engine(&self) -> &Engine {
