@@ -126,6 +126,13 @@ impl Server {
         format!("{scheme}://{}", self.address)
     }
 
+    /// Makes the link by which the first administrator is added in a browser, once and within an hour. `None` where somebody may log
+    /// in already, or nobody needs to.
+    pub fn first_visit_url(&self) -> Option<String> {
+        let key = self.node.offer_first_visit()?;
+        Some(format!("{}/console/first?key={key}", self.url()))
+    }
+
     /// The address of the HTTP listener.
     pub fn local_addr(&self) -> SocketAddr {
         self.address

@@ -37,6 +37,7 @@ pub(crate) fn pages() -> Router<Arc<Node>> {
     Router::new()
         .route("/console/", get(overview::page))
         .route("/console/login", get(session::page).post(session::log_in))
+        .route("/console/first", get(session::first_page).post(session::add_first))
         .route("/console/logout", post(session::log_out))
         .route("/console/static/{version}/{name}", get(assets::file))
         .route("/console/find", get(keys::find))

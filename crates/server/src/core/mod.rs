@@ -12,6 +12,7 @@ pub(crate) mod deadline;
 pub(crate) mod descriptors;
 pub(crate) mod erasure;
 pub(crate) mod erasure_work;
+pub(crate) mod first_visit;
 pub mod framing;
 pub(crate) mod grant;
 #[cfg(feature = "grpc")]

@@ -24,6 +24,7 @@ use crate::core::auth_failures::AuthFailures;
 use crate::core::clock::Clock;
 use crate::core::descriptors::DescriptorBudget;
 use crate::core::erasure::ErasureJobs;
+use crate::core::first_visit::FirstVisit;
 use crate::core::grant::RequestGrant;
 #[cfg(feature = "grpc")]
 use crate::core::grpc::GrpcResources;
@@ -112,6 +113,8 @@ pub(crate) struct Node {
     pub(crate) audit: AuditTrail,
     /// The sessions of browsers that look at the console.
     pub(crate) viewers: ViewerSessions,
+    /// The link by which the first person is added.
+    pub(crate) first_visit: FirstVisit,
     /// The sender of spans and metrics, if there is a collector.
     pub(crate) telemetry: Option<Telemetry>,
     /// The erasure that is at work.
@@ -184,6 +187,7 @@ impl Node {
             people,
             audit,
             viewers: ViewerSessions::default(),
+            first_visit: FirstVisit::default(),
             telemetry: engine
                 .plan()
                 .node
@@ -308,6 +312,21 @@ impl Node {
     /// Returns whether requests must carry a token.
     pub(crate) fn wants_token(&self) -> bool {
         self.tokens.is_asking()
+    }
+
+    /// Returns the rights of a person's session, or of a token; `None` for what is neither.
+    pub(crate) fn find_grant(&self, secret: &[u8]) -> Option<Arc<TokenGrant>> {
+        let now = self.now();
+        match self.people.find(secret, now) {
+            Some(session) => Some(RequestGrant::of_session(session, None).token()),
+            None => self.tokens.find(secret, now).ok(),
+        }
+    }
+
+    /// Makes the key of the link for the first visit, where nobody could log in otherwise.
+    pub(crate) fn offer_first_visit(&self) -> Option<String> {
+        let nobody = self.wants_token() && self.tokens.is_empty() && !self.people.has_users();
+        if nobody && self.engine.directory().is_some() { self.first_visit.offer(self.now()) } else { None }
     }
 
     /// Returns the rights of a password that is one of the tokens; a wrong one is answered late. `None` where no token is asked

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use access::{
-    AccessFileError, FileStamp, Session, SessionTable, StoredUser, TokenDigest, TokenSecret, UserFile,
-    UserStore,
+    AccessFileError, FileStamp, Role, Session, SessionTable, StoredPassword, StoredUser, TokenDigest,
+    TokenError, TokenFile, TokenSecret, UserError, UserFile, UserStore,
 };
 use event::Time;
 use parking_lot::{Mutex, RwLock};
@@ -15,6 +15,8 @@ use crate::core::blocking::blocking;
 
 /// The beginning of a session's secret, by which it is told from a token.
 const PREFIX: &str = "session_";
+/// Who has added the first person, in the audit log.
+const FIRST_VISIT: &str = "first-visit";
 /// Passwords that are checked at once: each takes 19 MiB and a processor for some tens of milliseconds.
 const PLACES: usize = 2;
 
@@ -59,6 +61,27 @@ impl SessionAuthority {
         for user in before.users.iter().filter(|user| !now.users.contains(user)) {
             table.end_of(&user.name);
         }
+        Ok(())
+    }
+
+    /// Adds the first person, an administrator. Costs what hashing a password costs, and blocks.
+    ///
+    /// # Errors
+    /// [`AccessFileError`], also if somebody is there already; nobody was added then.
+    pub(crate) fn add_first(&self, name: &str, password: &str, now: Time) -> Result<(), AccessFileError> {
+        let absent = || UserError::Absent(name.to_owned());
+        let file = self.file.as_ref().ok_or_else(absent)?;
+        let (role, password) = (Role::Administrator, StoredPassword::of(password)?);
+        file.change(|store| match store.users.first() {
+            Some(user) => Err(UserError::Present(user.name.clone())),
+            None => store.add(name, role, password, now),
+        })?;
+        // The audit log reads changes of people there.
+        let directory = file.path().parent().ok_or_else(absent)?;
+        TokenFile::in_directory(directory).change(|store| {
+            store.note_user("user.add", name, role.scopes(), now, FIRST_VISIT);
+            Ok::<(), TokenError>(())
+        })?;
         Ok(())
     }
 

@@ -111,6 +111,11 @@ impl TokenAuthority {
         *current = Arc::new(table);
     }
 
+    /// Returns true if there is no token.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.table.read().is_empty()
+    }
+
     /// The tokens of the data directory's file, as they were read last.
     pub(crate) fn store(&self) -> TokenStore {
         self.sources.lock().store.clone()

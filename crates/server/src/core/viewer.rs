@@ -1,7 +1,8 @@
 //! Viewers of the console: sessions of browsers, and the one place where it is asked what a viewer may do.
 //!
-//! A browser shows a token of the listener once, in a form, and gets a cookie for it. The node keeps the cookie's hash only, for
-//! as long as the cookie is used. Where the listener has no tokens, whoever reaches the loopback address is a viewer.
+//! A person says name and password, or a browser shows a token of the listener, once, in a form, and gets a cookie for it. The node
+//! keeps the cookie's hash only, for as long as the cookie is used. Where the listener has no tokens, whoever reaches the loopback
+//! address is a viewer.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -49,7 +50,7 @@ pub(crate) enum ViewerRight {
 /// A viewer: somebody who looks at the console.
 #[derive(Clone, Debug)]
 pub(crate) struct Viewer {
-    /// The rights of the token that was shown.
+    /// The rights of the person, or of the token that was shown.
     grant: Arc<TokenGrant>,
     /// The secret that forms of this viewer carry.
     form_secret: String,
@@ -89,7 +90,8 @@ impl Viewer {
 
 /// A session of a browser.
 struct ViewerSession {
-    /// The token that was shown: it is looked up at each request, so that one that was taken away opens nothing any more.
+    /// The token that was shown, or the secret of the person's own session: it is looked up at each request, so that one that was
+    /// taken away opens nothing any more.
     token: Vec<u8>,
     form_secret: String,
     begun: Time,
@@ -161,11 +163,10 @@ impl ViewerSessions {
         open.clone().map(|form_secret| Viewer { grant, form_secret, has_session: false })
     }
 
-    /// Ends the session that a request's cookie names.
-    pub(crate) fn end(&self, headers: &HeaderMap) {
-        if let Some(cookie) = cookie(headers) {
-            self.sessions.lock().remove(&digest(cookie));
-        }
+    /// Ends the session that a request's cookie names, and returns what was shown for it.
+    pub(crate) fn end(&self, headers: &HeaderMap) -> Option<Vec<u8>> {
+        let ended = self.sessions.lock().remove(&digest(cookie(headers)?));
+        ended.map(|session| session.token)
     }
 
     #[cfg(test)]
@@ -174,7 +175,8 @@ impl ViewerSessions {
     }
 }
 
-fn secret() -> Option<String> {
+/// Draws a secret; `None` without random numbers.
+pub(crate) fn secret() -> Option<String> {
     let mut bytes = [0; SECRET_BYTES];
     getrandom::fill(&mut bytes).ok()?;
     Some(BASE64URL_NOPAD.encode(&bytes))

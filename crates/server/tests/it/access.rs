@@ -293,7 +293,7 @@ fn what_cannot_be_audited_is_not_done() {
 }
 
 /// Asks until the answer has this status.
-fn until(status: u16, mut ask: impl FnMut() -> Answer) -> Answer {
+pub(crate) fn until(status: u16, mut ask: impl FnMut() -> Answer) -> Answer {
     let begun = Instant::now();
     loop {
         let answer = ask();

@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use access::{Role, StoredPassword, UserFile};
 use engine::Directory;
 use plan::preset;
 use serde_json::{Value, json};
 
+use crate::access::until;
 use crate::harness::{
-    Answer, JSON, LOG, MAIL, MESSAGE, PROBE, Running, SetClock, configure, start, start_by,
+    Answer, JSON, LOG, MAIL, MESSAGE, NOW, PROBE, Running, SetClock, configure, start, start_by,
 };
 
 const TOKEN: &str = "correct-horse-battery";
@@ -380,6 +382,100 @@ fn a_session_may_what_its_token_may() {
         assert_eq!(answer.status, if name == "editor" { 303 } else { 403 }, "{name}: {}", answer.body);
     }
     server.stop();
+}
+
+/// Sends a form that logs in or begins the first visit; the session's cookie, if it was accepted.
+fn enter(server: &Running, page: &str, fields: &[(&str, &str)]) -> Result<String, Answer> {
+    let answer = server.post(page, &[FORM], &form(fields));
+    let cookie = answer.header("set-cookie").and_then(|cookie| cookie.split(';').next());
+    cookie.map(|cookie| format!("Cookie: {cookie}")).ok_or(answer)
+}
+
+#[test]
+fn people_log_in_and_out_and_may_what_their_role_may() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = directory(&parent.path().join("data"));
+    let people = UserFile::in_directory(directory.path());
+    let password = "correct horse battery";
+    for (name, role) in [("ann", Role::Viewer), ("eve", Role::Administrator)] {
+        let stored = StoredPassword::of(password).unwrap();
+        people.change(|store| store.add(name, role, stored, NOW)).unwrap();
+    }
+    let server = start(&directory, &[]);
+    assert_eq!(server.first_visit, None, "somebody may log in");
+    check_page(&server.get("/console/login"), 200, &["name=\"password\"", "With a token"]);
+    for (name, wrong) in [("ann", "correct horse batterz"), ("bob", password), ("", ""), ("<b>", password)] {
+        let refused = enter(&server, "/console/login", &[("name", name), ("password", wrong)]).unwrap_err();
+        check_page(&refused, 403, &["This name or password is not accepted."]);
+    }
+    let log_in = |name: &str| {
+        enter(&server, "/console/login", &[("name", name), ("password", password)])
+            .unwrap_or_else(|answer| panic!("{}", answer.body))
+    };
+    let (ann, eve) = (log_in("ann"), log_in("eve"));
+    let status = |cookie: &str, page: &str| server.ask("GET", page, &[cookie], b"").status;
+    for (page, of_ann, of_eve) in
+        [("/console/", 200, 200), ("/console/decisions", 403, 200), ("/console/settings", 403, 200)]
+    {
+        assert_eq!((status(&ann, page), status(&eve, page)), (of_ann, of_eve), "{page}");
+    }
+    // Who logs out leaves no session of the person behind.
+    let page = server.ask("GET", "/console/", &[&eve], b"").body;
+    let out = form(&[("secret", &secret(&page))]);
+    assert_eq!(server.ask("POST", "/console/logout", &[&eve, FORM], out.as_bytes()).status, 303);
+    assert_eq!(status(&eve, "/console/"), 303);
+    let login = json!({"name": "eve", "password": password}).to_string();
+    let token = server.post("/v1/sessions", &[JSON], &login).json()["token"].as_str().unwrap().to_owned();
+    let bearer = format!("Authorization: Bearer {token}");
+    let held = server.ask("GET", "/v1/sessions", &[&bearer], b"").json();
+    let held: Vec<_> = held["sessions"].as_array().unwrap().iter().map(|one| one["user"].clone()).collect();
+    assert_eq!(held, ["eve", "ann"], "the latter is the one in the browser");
+    // A changed role ends it.
+    people.change(|store| store.change("ann", Some(Role::Editor), None)).unwrap();
+    until(303, || server.ask("GET", "/console/", &[&ann], b""));
+    let begun = server.ask("GET", "/v1/audit?action=session.begin&by=ann", &[&bearer], b"").json();
+    assert_eq!(begun["entries"].as_array().map(Vec::len), Some(1), "{begun}");
+    server.stop();
+}
+
+#[test]
+fn the_first_visit_makes_an_administrator_once() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = directory(&parent.path().join("data"));
+    let required = [("server.require_token", "true")];
+    let server = start(&directory, &required);
+    let url = server.first_visit.clone().unwrap();
+    let (_, path) = url.split_once(&server.address.to_string()).unwrap();
+    let (_, key) = path.split_once("key=").unwrap();
+    for wrong in ["/console/first", "/console/first?key=", &path[..path.len() - 1]] {
+        check_page(&server.get(wrong), 403, &["This link was used, or it is too old."]);
+    }
+    check_page(&server.get(path), 200, &["The first administrator", key]);
+    let password = "correct horse battery";
+    let add = |key: &str, name: &str, password: &str| {
+        enter(&server, "/console/first", &[("key", key), ("name", name), ("password", password)])
+    };
+    check_page(&add(&key[1..], "ann", password).unwrap_err(), 403, &["This link was used"]);
+    // What is refused gives the link's owner another try, by a new key.
+    let again = add(key, "ann", "short").unwrap_err();
+    let page = check_page(&again, 400, &["at least 12 characters", "value=\"ann\""]);
+    let tag = tags(page).find(|tag| attribute(tag, "name") == Some("key")).unwrap();
+    let newer = attribute(tag, "value").unwrap();
+    check_page(&add(key, "ann", password).unwrap_err(), 403, &["This link was used"]);
+    let ann = add(newer, "ann", password).unwrap_or_else(|answer| panic!("{}", answer.body));
+    assert_eq!(server.ask("GET", "/console/settings", &[&ann], b"").status, 200);
+    check_page(&add(newer, "eve", password).unwrap_err(), 403, &["This link was used"]);
+    server.stop();
+    let people = UserFile::in_directory(directory.path()).read().unwrap().unwrap().users;
+    let people: Vec<_> = people.iter().map(|user| (user.name.as_str(), user.role)).collect();
+    assert_eq!(people, [("ann", Role::Administrator)]);
+    let server = start(&directory, &required);
+    assert_eq!(server.first_visit, None);
+    server.stop();
+    let audit = std::fs::read_dir(directory.audit_path()).unwrap();
+    let audit = audit.map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect::<Vec<_>>().concat();
+    let audit = String::from_utf8_lossy(&audit).into_owned();
+    assert!(audit.contains("\"user.add\"") && audit.contains("first-visit"), "{audit}");
 }
 
 #[test]

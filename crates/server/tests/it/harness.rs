@@ -95,6 +95,8 @@ pub(crate) struct Running {
     pub(crate) listeners: Vec<(String, String)>,
     /// The certificates of its listeners.
     pub(crate) certificates: Arc<CertificateStore>,
+    /// The link for the first visit, where nobody may log in.
+    pub(crate) first_visit: Option<String>,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<Result<(), ServeError>>,
 }
@@ -121,6 +123,7 @@ pub(crate) fn start_by(
     let (address, certificates) = (server.local_addr(), server.certificates());
     let listeners =
         server.listeners().map(|(name, _, endpoint)| (name.to_owned(), endpoint.to_string())).collect();
+    let first_visit = server.first_visit_url();
     let (stop, stopped) = oneshot::channel();
     let thread = std::thread::spawn(move || {
         let runtime =
@@ -129,7 +132,7 @@ pub(crate) fn start_by(
             let _ = stopped.await;
         }))
     });
-    Running { address, listeners, certificates, stop, thread }
+    Running { address, listeners, certificates, first_visit, stop, thread }
 }
 
 /// Rules by which a message's subject, or its sender, says what is to become of it.

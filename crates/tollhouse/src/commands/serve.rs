@@ -68,6 +68,10 @@ pub(crate) fn run(args: ServeArgs) -> Result<Exit, CommandError> {
             for (_, protocol, listen) in server.listeners() {
                 say(format_args!("                   {listen} for {protocol}"));
             }
+            if let Some(url) = server.first_visit_url() {
+                say("Nobody may log in yet. Within an hour, this link makes the first administrator:");
+                say(format_args!("  {url}"));
+            }
         }
     })?;
     Ok(Exit::Fine)

@@ -258,8 +258,7 @@ async fn answer(
 /// Where no token is needed, if the request is another site's.
 fn viewer(node: &Node, headers: &HeaderMap, client: Option<IpAddr>) -> Result<Option<Viewer>, HttpFailure> {
     if node.wants_token() {
-        let find = |token: &[u8]| node.tokens.find(token, node.now()).ok();
-        return Ok(node.viewers.viewer(headers, node.now(), find));
+        return Ok(node.viewers.viewer(headers, node.now(), |shown| node.find_grant(shown)));
     }
     from_here(headers)?;
     let grant = RequestGrant::of_host(client).token();

@@ -22,7 +22,7 @@ pub(crate) mod node;
 mod nodes;
 pub(crate) mod reviews;
 pub(crate) mod rules;
-mod sessions;
+pub(crate) mod sessions;
 pub(crate) mod site_challenge;
 pub(crate) mod statistics;
 

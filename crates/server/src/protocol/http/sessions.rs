@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use access::audit::AuditEntry;
-use access::{AccessScope, is_name};
+use access::{AccessScope, Session, is_name};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
@@ -38,8 +38,6 @@ pub(super) async fn begin(
     peer: Option<Extension<PeerAddress>>,
     JsonBody(login): JsonBody<api::LoginJson>,
 ) -> Result<(StatusCode, Json<api::NewSessionJson>), HttpFailure> {
-    let client: Option<IpAddr> = peer.map(|Extension(peer)| peer.0);
-    let from = client.map(|client| client.to_canonical().to_string());
     if !is_name(&login.name) {
         return Err(INVALID_PARAMETER.failure("name: expected letters, digits, `_`, `-` and `.`, at most 64"));
     }
@@ -48,11 +46,27 @@ pub(super) async fn begin(
             .failure("nobody may begin a session here")
             .help("`tollhouse user add` adds people"));
     }
+    let begun = begin_for(&node, &login.name, login.password, peer.map(|Extension(peer)| peer.0)).await?;
+    let (secret, session) = begun.ok_or_else(|| UNAUTHORIZED.failure("the name or the password is wrong"))?;
+    Ok((
+        StatusCode::CREATED,
+        Json(api::NewSessionJson { token: secret, session: api::SessionJson::from(session) }),
+    ))
+}
+
+/// Begins a session of a person, and notes it in the audit log. Returns its secret, and it; `None` if the name or the password is
+/// wrong, which is answered late.
+pub(crate) async fn begin_for(
+    node: &Node,
+    name: &str,
+    password: String,
+    client: Option<IpAddr>,
+) -> Result<Option<(String, Session)>, HttpFailure> {
     node.audit.check()?;
-    let begun = node.people.begin(&login.name, login.password, from.clone(), node.now()).await;
-    let Some((secret, session)) = begun else {
+    let from = client.map(|client| client.to_canonical().to_string());
+    let Some((secret, session)) = node.people.begin(name, password, from.clone(), node.now()).await else {
         node.wrong_token(HTTP, client).await;
-        return Err(UNAUTHORIZED.failure("the name or the password is wrong"));
+        return Ok(None);
     };
     let detail = [("session", session.id.clone()), ("role", session.role.to_string())];
     let entry = AuditEntry {
@@ -64,10 +78,7 @@ pub(super) async fn begin(
         detail: detail.map(|(name, text)| (name.to_owned(), text)).into(),
     };
     node.audit.append(entry).await?;
-    Ok((
-        StatusCode::CREATED,
-        Json(api::NewSessionJson { token: secret, session: api::SessionJson::from(session) }),
-    ))
+    Ok(Some((secret, session)))
 }
 
 /// The sessions that hold.
