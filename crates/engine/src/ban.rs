@@ -1,7 +1,11 @@
 //! Bans by hand: labels that enforcement points are told of, put on keys and taken off.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use event::{Key, Span, Time};
-use plan::Pipeline;
+use judge::Network;
+use plan::{AllowPlan, AllowSource, Pipeline};
 use stats::{LedgerError, ObserveRequest};
 
 use crate::ban_list::AddressRange;
@@ -33,12 +37,63 @@ pub enum BanError {
     /// A value is an address at which this machine itself is, or has one in it.
     #[error("`{0}` is, or has in it, an address of this machine itself, such as 127.0.0.1")]
     OwnAddress(String),
+    /// A value is on the allow list, or a network with an address in it that is.
+    #[error("`{value}` is on the allow list ({source_of})")]
+    Allowed {
+        /// The value.
+        value: String,
+        /// The part of the list that it is on.
+        source_of: AllowSource,
+        /// The parts of a network that can be banned.
+        parts: Vec<String>,
+    },
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
 
+/// Most parts of a network that a refusal names.
+const PARTS_MAX: usize = 16;
+
 impl Engine {
+    /// Returns the allow list in force.
+    pub fn allow_list(&self) -> Arc<AllowPlan> {
+        self.ban_list.allow()
+    }
+
+    /// Puts the allow list of a plan in force, with the addresses that names of hosts have.
+    pub(crate) fn take_over_allow_list(&self, plan: &plan::Plan) {
+        let found = self.allowed_addresses.lock().clone();
+        let list = if plan.allow.names.is_empty() {
+            Arc::clone(&plan.allow)
+        } else {
+            Arc::new(plan.allow.with_addresses(&found))
+        };
+        let taken = self.ban_list.set_allow(list);
+        if taken > 0 {
+            tracing::info!(taken, "bans have ended, as the allow list has what they were of");
+            self.metrics.count_passed_over("list", "list", taken as u64);
+        }
+    }
+
+    /// Takes over the addresses that names of the allow list have.
+    pub fn allow_addresses(&self, found: Vec<(Arc<str>, Vec<IpAddr>)>) {
+        let _only = self.changing.lock();
+        *self.allowed_addresses.lock() = found;
+        self.take_over_allow_list(&self.plan());
+    }
+
+    /// Refuses a value that is on the allow list.
+    fn check_allowed(&self, value: &str) -> Result<(), BanError> {
+        let list = self.ban_list.allow();
+        let Some(source) = list.find(value) else { return Ok(()) };
+        self.metrics.count_passed_over("post", source.name(), 1);
+        let network = value.parse::<Network>().ok().filter(|_| value.contains('/'));
+        let parts = network.and_then(|network| list.parts_beside(network, PARTS_MAX));
+        let parts = parts.unwrap_or_default().iter().map(ToString::to_string).collect();
+        Err(BanError::Allowed { value: value.to_owned(), source_of: source.clone(), parts })
+    }
+
     /// Puts a label on the key of a value, as a rule would; for a kind of addresses also on all of a network. The label must be
     /// one that enforcement points are told of. Answers until when it holds, and the value as they are told it.
     ///
@@ -73,6 +128,10 @@ impl Engine {
         }
         let range = range.filter(|_| is_of_addresses).map(|range| range.to_string());
         let (piece, shingle) = self.piece(plan, range.as_deref().unwrap_or(value))?;
+        // A value may be less than the key that is made of it, as an address of its network.
+        for value in [range.as_deref().unwrap_or(value), &piece] {
+            self.check_allowed(value)?;
+        }
         let until = now + lasts.min(found.keep);
         let observation = stats::Observation {
             key: Key { space: pipeline.space, kind: found.kind, shingle },

@@ -16,10 +16,13 @@
 //! The file is a line of JSON a change, written when the change is made and synced with the housekeeping: a killed process
 //! loses nothing, a crash of the machine the last seconds. It is written anew when most of it is out of date.
 //!
+//! Nothing in the table is on the allow list: what is, is neither put there nor taken over, and leaves it when the list changes. So
+//! whoever asks or polls is never told of it, wherever it came from.
+//!
 //! Where nodes share their bans, the table knows also which of them others have not heard of, and what was lifted and has not ended:
 //! what statistics say of a key cannot be taken back in a cluster, so rules are told here that it does not hold.
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fs::File;
@@ -32,6 +35,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use disk::AtomicFile;
 use event::Time;
+use plan::AllowPlan;
 use serde::{Deserialize, Serialize};
 
 /// Most keys at once, some 200 bytes each. Beyond it the one whose label ends first makes room.
@@ -238,6 +242,8 @@ pub struct BanList {
     /// Some label was lifted, and rules may see it in the statistics.
     has_lifted: AtomicBool,
     file: Option<Mutex<BanLog>>,
+    /// The table's allow list, for who does not want to wait for the table.
+    allow: RwLock<Arc<AllowPlan>>,
 }
 
 /// The fields that hold a value.
@@ -276,6 +282,8 @@ struct BanTable {
     crowded_out: u64,
     /// `None` for a node of its own.
     sharing: Option<BanSharing>,
+    /// What nothing bans.
+    allow: Arc<AllowPlan>,
 }
 
 #[derive(Debug)]
@@ -434,6 +442,9 @@ impl BanList {
                     tracing::debug!(pipeline, label, by, "a label of this machine itself is told nobody");
                     continue;
                 }
+                if table.allow.find(&value).is_some() {
+                    continue;
+                }
                 let source = table.source(LabelSource { pipeline, kind, label, decision, by });
                 let value = Arc::from(value);
                 let before = table.find(&source, &value);
@@ -450,6 +461,47 @@ impl BanList {
             self.note(&table);
         }
         self.append(&lines);
+    }
+
+    /// Returns the allow list.
+    pub(crate) fn allow(&self) -> Arc<AllowPlan> {
+        Arc::clone(&self.allow.read())
+    }
+
+    /// Puts an allow list in force. What is on it leaves the table, and who polls is told so; answers how many that are. Other nodes
+    /// go by their own list.
+    pub(crate) fn set_allow(&self, allow: Arc<AllowPlan>) -> usize {
+        let last = {
+            let mut table = self.table.lock();
+            if table.allow == allow {
+                return 0;
+            }
+            table.allow = Arc::clone(&allow);
+            *self.allow.write() = Arc::clone(&allow);
+            table.last
+        };
+        // What comes from now on is held against the new list.
+        let (mut rest, mut taken) = (Some(0..=last), 0);
+        while rest.is_some() {
+            let page = self.page(&mut rest, Time(i64::MIN));
+            let meant: Vec<&Ban> = page.iter().filter(|ban| allow.find(&ban.value).is_some()).collect();
+            if meant.is_empty() {
+                continue;
+            }
+            let mut lines = Vec::new();
+            {
+                let mut table = self.table.lock();
+                for ban in meant {
+                    let Some((number, _)) = table.find(&ban.source, &ban.value) else { continue };
+                    let Some(told) = table.remove(number) else { continue };
+                    let _ = write_line(&mut lines, &told, BanLineKind::End, false);
+                    taken += 1;
+                }
+                self.note(&table);
+            }
+            self.append(&lines);
+        }
+        taken
     }
 
     /// Notes what look-ups ask before they take the lock.
@@ -581,7 +633,7 @@ impl BanList {
             for SharedBan { ban, is_lift } in changes {
                 let NewBan { pipeline, kind, label, decision, value, by, until } = ban;
                 let is_own = AddressRange::parse(&value).is_some_and(AddressRange::is_of_this_machine);
-                if is_own || value.len() > VALUE_BYTES_MAX {
+                if is_own || value.len() > VALUE_BYTES_MAX || table.allow.find(&value).is_some() {
                     continue;
                 }
                 let source = table.source(LabelSource { pipeline, kind, label, decision, by });
@@ -1287,6 +1339,35 @@ mod tests {
         let register = BanList::default();
         register.put(vec![put("127.0.0.1", 60), put("::1", 60), put("192.0.2.1", 60)]);
         assert_eq!(values(&new(&register, &register.held(NOW), NOW)), ["192.0.2.1"]);
+    }
+
+    /// What is on the allow list is not put there, and leaves when the list changes; who polls hears of it, and so does the file.
+    #[test]
+    fn what_is_allowed_is_not_banned() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("labels.ndjson");
+        let register = BanList::open(&path, false).unwrap();
+        register.put(vec![put("192.0.2.1", 60), put("192.0.2.0/28", 60), put("192.0.2.99", 60)]);
+        let first = register.held(NOW);
+        let text = "[allow]\nnetworks = [\"192.0.2.1\", \"198.51.100.0/24\"]\naccounts = [\"ann\"]\n";
+        let config = plan::Config::from_text("allow.toml", text, &plan::Overrides::default());
+        let allow = plan::Plan::compile(&config).unwrap().allow;
+        assert_eq!(register.set_allow(Arc::clone(&allow)), 2);
+        assert!(register.of_address("192.0.2.1".parse().unwrap(), NOW).is_empty());
+        assert!(!register.has_ranges());
+        let second = register.since(first.next, NOW);
+        assert_eq!(values(&second.deleted), ["192.0.2.1", "192.0.2.0/28"]);
+        register.put(vec![
+            put("192.0.2.1", 600),
+            put("198.51.100.7", 60),
+            put("ann", 60),
+            put("10.1.1.1", 60),
+        ]);
+        assert_eq!(values(&new(&register, &register.held(NOW), NOW)), ["192.0.2.99"]);
+        drop(register);
+        let register = BanList::open(&path, false).unwrap();
+        assert_eq!(values(&new(&register, &register.held(NOW), NOW)), ["192.0.2.99"]);
+        assert_eq!(register.set_allow(allow), 0);
     }
 
     #[test]

@@ -98,7 +98,7 @@ pub use pipeline::keys::{KEYS_MAX, PreparedEvent};
 pub use pipeline::reputation::{ExplainedReputation, PastScore, ReputationReason};
 pub use pipeline::trainer::TrainingTotal;
 pub use pipeline::{
-    Decision, DecisionStage, JOURNAL_UNAVAILABLE, LEDGER_UNAVAILABLE, StageWatcher, UNDECIDED,
+    Decision, DecisionStage, JOURNAL_UNAVAILABLE, LEDGER_UNAVAILABLE, ON_ALLOW_LIST, StageWatcher, UNDECIDED,
 };
 pub use relearning::{KnownModels, LessonCounts, RelearnError, RelearnProgress, RelearnReport};
 pub use reload::{PipelineChange, Proposal, ReloadError, ReloadOutcome, RulesInfo, VersionInfo};
@@ -182,6 +182,8 @@ pub struct Engine {
     batches: batch::BufferPool<Vec<ObserveRequest>>,
     records: batch::BufferPool<EncodedRecords>,
     ban_list: BanList,
+    /// The addresses of the names of the allow list, as they were last found.
+    allowed_addresses: Mutex<Vec<(Arc<str>, Vec<std::net::IpAddr>)>>,
     /// The queues of all who watch decisions as they are made.
     live: Arc<search::live::LiveDecisions>,
     reviews: ReviewQueue,

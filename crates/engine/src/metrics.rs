@@ -32,6 +32,13 @@ pub(crate) struct JudgementLabel {
     pub(crate) side: &'static str,
 }
 
+/// A ban that the allow list has passed over: where it came from, and the setting that has what it is of.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+pub(crate) struct PassedOverLabel {
+    pub(crate) origin: &'static str,
+    pub(crate) setting: &'static str,
+}
+
 /// A pipeline's reviews that were decided: the verdict, and whether in time.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 pub(crate) struct ReviewLabel {
@@ -158,6 +165,7 @@ pub struct EngineMetrics {
     pub(crate) candidate_disagreements: Family<DisagreementLabel, Counter>,
     pub(crate) rules_reloads: Family<ReloadLabel, Counter>,
     pub(crate) limits_taken: Family<LimitLabel, Counter>,
+    pub(crate) bans_passed_over: Family<PassedOverLabel, Counter>,
     pub(crate) settle_failures: Counter,
     pub(crate) journal_failures: Counter,
     pub(crate) journal_records: Counter,
@@ -283,6 +291,11 @@ impl ChallengeMetrics {
 }
 
 impl EngineMetrics {
+    /// Counts bans that the allow list has passed over.
+    pub(crate) fn count_passed_over(&self, origin: &'static str, setting: &'static str, count: u64) {
+        self.bans_passed_over.get_or_create(&PassedOverLabel { origin, setting }).inc_by(count);
+    }
+
     /// Registers all counters under `tollhouse_`.
     pub fn register(&self, registry: &mut Registry) {
         let mut register = |name: &str, help: &str, metric: &Family<PipelineLabel, Counter>| {
@@ -367,6 +380,11 @@ impl EngineMetrics {
         self.forms.register(registry);
         let unlogged = self.journal_failures.clone();
         registry.register("tollhouse_journal_failures", "Decisions that could not be logged", unlogged);
+        registry.register(
+            "tollhouse_bans_passed_over",
+            "Bans that the allow list has passed over, by origin (`rule`, `post`, `list` for those of before) and by its setting",
+            self.bans_passed_over.clone(),
+        );
         let failures = self.settle_failures.clone();
         registry.register("tollhouse_settle_failures", "Verdicts that could not be counted", failures);
         registry.register("tollhouse_judge_verdicts", "Verdicts by action", self.judge_verdicts.clone());

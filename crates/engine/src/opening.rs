@@ -129,6 +129,7 @@ impl Engine {
         let exceptions = limit::LimitExceptions::new(&plan, posted, &secret);
         let told =
             BanList::open(&directory.ban_list_path(), shared.is_some()).map_err(EngineOpenError::Device)?;
+        told.set_allow(Arc::clone(&plan.allow));
         let reviews = directory.open_reviews()?;
         health.set("reviews-damaged", Impact::Degraded, review_damage(&reviews));
         directory.note_contents()?;
@@ -156,6 +157,7 @@ impl Engine {
             batches: batch::BufferPool::default(),
             records: batch::BufferPool::default(),
             ban_list: told,
+            allowed_addresses: Mutex::default(),
             live: Arc::default(),
             reviews,
             challenged: ChallengedDecisions::default(),
@@ -182,6 +184,8 @@ impl Engine {
     pub fn ephemeral_with(plan: Plan, secret: Secret) -> Result<Engine, EngineOpenError> {
         let ledger = EmbeddedLedger::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?;
         let exceptions = limit::LimitExceptions::new(&plan, Vec::new(), &secret);
+        let ban_list = BanList::default();
+        ban_list.set_allow(Arc::clone(&plan.allow));
         Ok(Engine {
             exceptions: RwLock::new(Arc::new(exceptions)),
             watched: Mutex::new(plan.files.clone()),
@@ -205,7 +209,8 @@ impl Engine {
             ids: IdSource::default(),
             batches: batch::BufferPool::default(),
             records: batch::BufferPool::default(),
-            ban_list: BanList::default(),
+            ban_list,
+            allowed_addresses: Mutex::default(),
             live: Arc::default(),
             reviews: ReviewQueue::default(),
             challenged: ChallengedDecisions::default(),

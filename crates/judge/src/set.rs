@@ -246,10 +246,53 @@ impl std::str::FromStr for Network {
 }
 
 impl Network {
+    /// Returns the network of one address.
+    pub fn of(address: IpAddr) -> Network {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Network::V4(address.to_bits(), address.to_bits()),
+            IpAddr::V6(address) => Network::V6(address.to_bits(), address.to_bits()),
+        }
+    }
+
+    /// Returns true if all addresses of IPv4, or all of IPv6, are in it.
+    pub fn is_everything(self) -> bool {
+        matches!(self, Network::V4(0, u32::MAX) | Network::V6(0, u128::MAX))
+    }
+
+    /// Returns the lower and the upper half; `None` of a single address.
+    pub fn halves(self) -> Option<(Network, Network)> {
+        match self {
+            Network::V4(low, high) if low < high => {
+                let middle = low + (high - low) / 2;
+                Some((Network::V4(low, middle), Network::V4(middle + 1, high)))
+            }
+            Network::V6(low, high) if low < high => {
+                let middle = low + (high - low) / 2;
+                Some((Network::V6(low, middle), Network::V6(middle + 1, high)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns true if a network of IPv6 has all addresses of IPv4 in it, as they are mapped into IPv6.
+    fn has_mapped(low: u128, high: u128) -> bool {
+        low <= 0xFFFF_0000_0000 && high >= 0xFFFF_FFFF_FFFF
+    }
+
     fn v4(address: u32, prefix: u32) -> Result<Network, NetworkError> {
         let host = 32u32.checked_sub(prefix).ok_or(NetworkError)?;
         let mask = u32::MAX.checked_shl(host).unwrap_or(0);
         Ok(Network::V4(address & mask, address | !mask))
+    }
+}
+
+impl std::fmt::Display for Network {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (address, bits, whole) = match *self {
+            Network::V4(low, high) => (IpAddr::V4(low.into()), (low ^ high).leading_zeros(), 32),
+            Network::V6(low, high) => (IpAddr::V6(low.into()), (low ^ high).leading_zeros(), 128),
+        };
+        if bits == whole { write!(f, "{address}") } else { write!(f, "{address}/{bits}") }
     }
 }
 
@@ -281,6 +324,41 @@ impl Networks {
         }
     }
 
+    /// Returns true if a network has an address in it that is in one of them.
+    pub fn overlap(&self, network: Network) -> bool {
+        match network {
+            Network::V4(low, high) => meets(&self.v4, low, high),
+            Network::V6(low, high) => {
+                meets(&self.v6, low, high) || (Network::has_mapped(low, high) && !self.v4.is_empty())
+            }
+        }
+    }
+
+    /// Returns true if all addresses of a network are in them.
+    pub fn contain_all(&self, network: Network) -> bool {
+        fn has<T: Copy + Ord>(ranges: &[(T, T)], low: T, high: T) -> bool {
+            let index = ranges.partition_point(|(start, _)| *start <= low);
+            index.checked_sub(1).and_then(|index| ranges.get(index)).is_some_and(|(_, end)| high <= *end)
+        }
+        match network {
+            Network::V4(low, high) => has(&self.v4, low, high),
+            Network::V6(low, high) => has(&self.v6, low, high),
+        }
+    }
+
+    /// Returns the largest networks that have no address in them that is not in these.
+    pub fn ranges_within(&self) -> impl Iterator<Item = Network> {
+        let v4 = self.v4.iter().flat_map(|(low, high)| cut(u128::from(*low), u128::from(*high), 32));
+        let v4 = v4.map(|(low, high)| Network::V4(low as u32, high as u32));
+        let v6 = self.v6.iter().flat_map(|(low, high)| cut(*low, *high, 128));
+        v4.chain(v6.map(|(low, high)| Network::V6(low, high)))
+    }
+
+    /// The number of ranges.
+    pub fn len(&self) -> usize {
+        self.v4.len() + self.v6.len()
+    }
+
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.v4.is_empty() && self.v6.is_empty()
@@ -301,6 +379,29 @@ impl Networks {
         });
         v4.chain(v6)
     }
+}
+
+/// Cuts a range of addresses into networks, the lowest first.
+fn cut(low: u128, high: u128, bits: u32) -> impl Iterator<Item = (u128, u128)> {
+    let mut next = Some(low).filter(|low| *low <= high);
+    std::iter::from_fn(move || {
+        let low = next?;
+        let mut size = low.trailing_zeros().min(bits);
+        let end = loop {
+            let hosts = 1u128.checked_shl(size).map_or(u128::MAX, |size| size - 1);
+            match low.checked_add(hosts) {
+                Some(end) if end <= high => break end,
+                _ => size = size.checked_sub(1)?,
+            }
+        };
+        next = end.checked_add(1).filter(|low| *low <= high);
+        Some((low, end))
+    })
+}
+
+fn meets<T: Copy + Ord>(ranges: &[(T, T)], low: T, high: T) -> bool {
+    let index = ranges.partition_point(|(start, _)| *start <= high);
+    index.checked_sub(1).and_then(|index| ranges.get(index)).is_some_and(|(_, end)| *end >= low)
 }
 
 /// Sorts ranges and joins those that overlap or touch.

@@ -6,6 +6,7 @@
 //! column of its own for it, so what is read is known before any event comes.
 
 pub mod aggregate;
+mod allow;
 mod catalog;
 mod cluster;
 mod config;
@@ -33,6 +34,7 @@ use judge::TestRun;
 use stats::{CancellationCheck, Catalog, NumberRegister};
 
 use crate::limit::LimitPlan;
+pub use allow::{AllowPlan, AllowSource};
 use catalog::{beside_sketches, catalog, fit_sketches};
 pub use cluster::ClusterPlan;
 pub use config::{
@@ -107,6 +109,8 @@ pub struct Plan {
     pub limits: Vec<Arc<LimitPlan>>,
     /// The checks that proxies may ask for.
     pub forwards: Vec<ForwardPlan>,
+    /// The allow list.
+    pub allow: Arc<AllowPlan>,
     /// Applications that sign their requests.
     pub applications: Vec<gate::application::Application>,
     /// The keys of those who sign requests of robots.
@@ -206,7 +210,9 @@ impl Plan {
         let catalog = catalog(config, &mut drafts, &limits, now.map(|plan| &plan.catalog), &mut problems);
         node.ledger_memory = beside_sketches(node.ledger_memory, &drafts, &mut problems);
         let tested = drafts.iter_mut().flat_map(|draft| std::mem::take(&mut draft.tested)).collect();
-        let pipelines = drafts.into_iter().map(|draft| Arc::new(draft.finish())).collect();
+        let pipelines: Vec<Arc<Pipeline>> =
+            drafts.into_iter().map(|draft| Arc::new(draft.finish())).collect();
+        let allow = Arc::new(allow::compile(config.main(), &forwards, &pipelines, &mut problems));
         let (recipe, files) = (Arc::clone(config.recipe()), config.files().clone());
         let envoy = Arc::new(EnvoyPlan::compile(config, &mut problems));
         let warnings = ConfigProblems::default();
@@ -217,6 +223,7 @@ impl Plan {
             numbers,
             limits,
             forwards,
+            allow,
             applications,
             key_directories,
             tokens,

@@ -18,6 +18,7 @@ use server::api::{
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
 
+use crate::commands::enforce::StreamedChanges;
 use crate::exit::CommandError;
 use crate::input::messages::{EnvelopeOption, InputMessage};
 use crate::trust::TrustOptions;
@@ -29,6 +30,9 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 const UNASKED_BYTES_MAX: usize = 256 << 10;
 /// Largest answer that is read.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
+
+/// Largest list of bans that is read.
+const BANS_BYTES_MAX: u64 = 4 << 30;
 
 /// A server that is asked.
 #[derive(Clone)]
@@ -304,6 +308,23 @@ impl ApiClient {
     ) -> Result<DecisionStatisticsJson, CallError> {
         let query: Vec<(&str, &str)> = query.iter().map(|(name, text)| (*name, text.as_str())).collect();
         self.get("/v1/decisions/statistics", &query)
+    }
+
+    /// Returns the changes of the ban list since the program of this name last asked, and the server's time, to a second.
+    pub(crate) fn ban_changes(
+        &self,
+        query: QueryPairs<'_>,
+        agent: &str,
+    ) -> Result<(StreamedChanges, Option<Time>), CallError> {
+        let mut answer =
+            self.exchange(Method::GET, "/v1/bans/stream", query, &[("user-agent", agent)], &[])?;
+        let date = answer.headers().get("date").and_then(|date| date.to_str().ok());
+        let date = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
+        let date = date.map(|date| Time::from_seconds(date.timestamp().as_second()));
+        // Millions of bans are read as they come.
+        let reader = std::io::BufReader::new(answer.body_mut().with_config().limit(BANS_BYTES_MAX).reader());
+        let changes = serde_json::from_reader(reader).map_err(|error| self.odd(&error))?;
+        Ok((changes, date))
     }
 
     /// Returns whether the node takes requests.

@@ -194,7 +194,7 @@ impl Replay {
         }
         let outcome = &self.outcome;
         let mut adds = Vec::new();
-        settle::requests(&observed.event(0), outcome.action(), outcome, &mut adds);
+        settle::requests(&observed.event(0), outcome.action(), outcome, None, &mut adds);
         settle::settle(&self.ledger, &adds).await?;
         if !question.takes(row.time) {
             return Ok(());

@@ -46,6 +46,9 @@ pub const JOURNAL_UNAVAILABLE: &str = "JOURNAL_UNAVAILABLE";
 /// that fail closed.
 pub const UNDECIDED: &str = "UNDECIDED";
 
+/// The name of the reason that says that a label is not put on what the allow list has.
+pub const ON_ALLOW_LIST: &str = "ON_ALLOW_LIST";
+
 /// The decision about an event.
 #[derive(Clone, Debug)]
 pub struct Decision {
@@ -186,10 +189,22 @@ impl Engine {
     /// Stage 5. What verdicts ask for is put behind what is due.
     pub(crate) fn judge_all(&self, observed: &ObservedBatch, due: &mut PendingEffects) -> Vec<Verdict> {
         let (mut outcome, mut verdicts) = (Evaluation::default(), Vec::with_capacity(observed.len()));
+        let allow = self.ban_list.allow();
         for observed in observed.events() {
-            let verdict = self.judge(&observed, &mut outcome);
-            settle::requests(&observed, verdict.action, &outcome, &mut due.adds);
-            due.bans.extend(settle::new_bans(&observed, outcome.fired()));
+            let mut verdict = self.judge(&observed, &mut outcome);
+            settle::requests(&observed, verdict.action, &outcome, Some(&allow), &mut due.adds);
+            let (bans, passed_over) = settle::new_bans(&observed, outcome.fired(), &allow);
+            due.bans.extend(bans);
+            for setting in passed_over.iter().map(|passed| passed.setting) {
+                self.metrics.count_passed_over("rule", setting, 1);
+            }
+            let passed_over = passed_over.into_iter();
+            verdict.reasons.extend(passed_over.map(|passed| Reason {
+                rule: ON_ALLOW_LIST.to_owned(),
+                score: 0.0,
+                detail: passed.detail,
+                values: Vec::new(),
+            }));
             verdicts.push(verdict);
         }
         self.count_verdicts(observed, &verdicts);

@@ -3,27 +3,44 @@
 //!
 //! The ledger finds marks by the hash of a whole piece, so a network that somebody has put on the list for addresses is looked
 //! for where it is kept by what it is called. A mark that is kept in a cluster cannot be taken back there, so the list says of it that
-//! it does not hold.
+//! it does not hold. What is on the allow list has no label that bans it, whatever was marked before it was on it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::keys::{self, PreparedEvent};
 use crate::ban_list::BanList;
-use plan::{ReadingColumn, ReadingSource};
+use event::Value;
+use plan::{AllowPlan, KindPlan, ReadingColumn, ReadingSource};
+
+/// Returns true if no label with a decision holds for an event: the allow list has one of its keys, or the address that such a key
+/// is made of, or it is of a verified robot.
+fn is_allowed(allow: &AllowPlan, event: &PreparedEvent, kind: &KindPlan) -> bool {
+    let (pipeline, facts) = (&event.row.pipeline, &event.row.facts);
+    let mut address = kind.fields.single().and_then(|field| match facts.get(field.slot) {
+        Some(Value::Ip(address)) => Some(*address),
+        _ => None,
+    });
+    let mut found = allow.is_of_robot(pipeline, facts)
+        || address.take().is_some_and(|address| allow.has_address(address));
+    keys::pieces(kind, facts, |piece| found = found || allow.find(piece).is_some());
+    found
+}
 
 /// Fills the columns of marks for what the networks of addresses say.
 pub(crate) fn fill(register: &BanList, prepared: &mut [PreparedEvent]) {
     let (has_ranges, has_lifted) = (register.has_ranges(), register.has_lifted());
-    if !has_ranges && !has_lifted {
-        return;
-    }
+    let mut allow = None;
     for event in prepared {
         let pipeline = Arc::clone(&event.row.pipeline);
         for ReadingColumn { slot, source } in &pipeline.readings {
             let ReadingSource::Marked { label } = source else { continue };
             let label = &pipeline.labels[*label];
             if label.decision.is_none() {
+                continue;
+            }
+            let is_marked = event.row.facts.get(*slot) == Some(&Value::Bool(true));
+            if !is_marked && !has_ranges && !has_lifted {
                 continue;
             }
             let kind = &pipeline.kinds[label.of];
@@ -39,7 +56,10 @@ pub(crate) fn fill(register: &BanList, prepared: &mut [PreparedEvent]) {
                     lifted += usize::from(register.is_lifted(of, piece, time));
                 }
             });
-            if holds {
+            let is_banned = holds || is_marked;
+            if is_banned && is_allowed(allow.get_or_insert_with(|| register.allow()), event, kind) {
+                event.row.facts.set(*slot, false);
+            } else if holds {
                 event.row.facts.set(*slot, true);
             } else if pieces > 0 && lifted == pieces {
                 // Of several keys the statistics do not say which one has the label.

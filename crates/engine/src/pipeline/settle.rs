@@ -7,7 +7,7 @@ use stats::{Addition, Ledger, LedgerError, Observation, ObserveRequest, Origin};
 use super::keys::pieces;
 use super::observe::{ObservedEvent, counters, value};
 use crate::ban_list::NewBan;
-use plan::{EffectPlan, KindPlan, LabelPlan};
+use plan::{AllowPlan, AllowSource, EffectPlan, KindPlan, LabelPlan};
 
 /// Adds the requests for what a verdict adds, by its action and the enforced rules that fired. An event that was counted before
 /// settles nothing, and neither does one whose statistics could not be had: what was not counted as seen must not be counted as
@@ -16,13 +16,14 @@ pub(crate) fn requests(
     observed: &ObservedEvent<'_>,
     action: Action,
     outcome: &Evaluation,
+    allow: Option<&AllowPlan>,
     requests: &mut Vec<ObserveRequest>,
 ) {
     if observed.duplicate || observed.failed {
         return;
     }
     let mut observations = settled(observed, action);
-    carry_out(observed, action, outcome, &mut observations);
+    carry_out(observed, action, outcome, allow, &mut observations);
     while !observations.is_empty() {
         let rest = observations.split_off(observations.len().min(ObserveRequest::OBSERVATIONS_MAX));
         requests.push(ObserveRequest { once: None, origin: Origin::Verdict, observations });
@@ -44,6 +45,7 @@ fn carry_out(
     observed: &ObservedEvent<'_>,
     action: Action,
     outcome: &Evaluation,
+    allow: Option<&AllowPlan>,
     observations: &mut Vec<Observation>,
 ) {
     let prepared = &observed.prepared;
@@ -88,7 +90,14 @@ fn carry_out(
     }
     for (label, lasts) in marks {
         let plan = &pipeline.labels[label];
-        observations.extend(prepared.of_kind(plan.of).iter().map(|key| Observation {
+        let keys = prepared.of_kind(plan.of);
+        // Keys have no names here: of several one that is allowed passes for all, rather than none.
+        let is_allowed = plan.decision.is_some()
+            && allow.is_some_and(|allow| passed_over(allow, observed, plan).is_some());
+        if is_allowed {
+            continue;
+        }
+        observations.extend(keys.iter().map(|key| Observation {
             key: Key { kind: plan.kind, ..*key },
             time: arrival,
             add: Addition::Value(Some((arrival + lasts).0)),
@@ -115,11 +124,44 @@ fn carry_out(
     }
 }
 
+/// A ban that the allow list passes over.
+pub(crate) struct PassedOverBan {
+    /// The setting of the allow list.
+    pub(crate) setting: &'static str,
+    /// The sentence about it in the explanation.
+    pub(crate) detail: String,
+}
+
+/// Returns the first key of an event that a label with a decision would ban, and the allow list has.
+fn passed_over(allow: &AllowPlan, observed: &ObservedEvent<'_>, label: &LabelPlan) -> Option<PassedOverBan> {
+    let row = &observed.prepared.row;
+    let (pipeline, name) = (&row.pipeline, &label.name);
+    if allow.is_of_robot(pipeline, &row.facts) {
+        let source = AllowSource::Robots;
+        let detail = format!("the event is of a verified robot ({source}): `{name}` bans nobody");
+        return Some(PassedOverBan { setting: source.name(), detail });
+    }
+    let mut found = None;
+    pieces(&pipeline.kinds[label.of], &row.facts, |piece| {
+        if let (None, Some(source)) = (&found, allow.find(piece)) {
+            let detail = format!("{piece} is on the allow list ({source}): `{name}` does not ban it");
+            found = Some(PassedOverBan { setting: source.name(), detail });
+        }
+    });
+    found
+}
+
 /// The labels that the rules that fired put on keys, by what the keys are of: those of which enforcement points are told.
-pub(crate) fn new_bans(observed: &ObservedEvent<'_>, fired: &[TableIndex<Rule>]) -> Vec<NewBan> {
-    let mut puts = Vec::new();
+///
+/// Those that the allow list passes over are told apart, each label once.
+pub(crate) fn new_bans(
+    observed: &ObservedEvent<'_>,
+    fired: &[TableIndex<Rule>],
+    allow: &AllowPlan,
+) -> (Vec<NewBan>, Vec<PassedOverBan>) {
+    let (mut puts, mut passed) = (Vec::new(), Vec::<PassedOverBan>::new());
     if observed.duplicate {
-        return puts;
+        return (puts, passed);
     }
     let row = &observed.prepared.row;
     let pipeline = &row.pipeline;
@@ -130,6 +172,12 @@ pub(crate) fn new_bans(observed: &ObservedEvent<'_>, fired: &[TableIndex<Rule>])
         let label = &pipeline.labels[label];
         let Some(decision) = &label.decision else { continue };
         let kind = &pipeline.kinds[label.of];
+        if let Some(over) = passed_over(allow, observed, label) {
+            if !passed.iter().any(|other| other.detail == over.detail) {
+                passed.push(over);
+            }
+            continue;
+        }
         pieces(kind, &row.facts, |piece| {
             puts.push(NewBan {
                 pipeline: pipeline.name.clone(),
@@ -142,7 +190,7 @@ pub(crate) fn new_bans(observed: &ObservedEvent<'_>, fired: &[TableIndex<Rule>])
             });
         });
     }
-    puts
+    (puts, passed)
 }
 
 /// Returns what the action counts.

@@ -565,6 +565,7 @@ impl Engine {
         }
         self.set_watched(new.files.clone());
         self.take_over_exceptions(&new);
+        self.take_over_allow_list(&new);
         *self.standing.write() = Arc::new(state);
         *self.plan.write() = Arc::new(new);
         Ok(reloaded)

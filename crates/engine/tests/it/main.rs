@@ -1,5 +1,6 @@
 //! Integration tests of the engine, one module a concern.
 
+mod allow_list;
 mod amounts;
 mod applications;
 mod backtest;

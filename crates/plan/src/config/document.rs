@@ -138,6 +138,9 @@ impl Document {
                 }
             }
         }
+        for (file, origin) in self.section("allow").iter().flat_map(|view| view.strings("files")) {
+            named.read_text(allow_key(file), file, origin, LIST_BYTES_MAX);
+        }
         if let Some(view) = self.section("patterns") {
             for name in PATTERN_LISTS {
                 let Some(file) = view.str(name) else { continue };
@@ -307,6 +310,11 @@ pub(crate) fn table_key(name: &str) -> String {
 /// The key among a document's lists of a file of a robot's networks.
 pub(crate) fn robot_key(robot: &str, file: &str) -> String {
     format!("robots/{robot}/{file}")
+}
+
+/// The key among a document's lists of a file of the allow list.
+pub(crate) fn allow_key(file: &str) -> String {
+    format!("allow/{file}")
 }
 
 /// The key among a document's lists of the file of a directory of keys.

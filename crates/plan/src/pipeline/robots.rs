@@ -77,6 +77,11 @@ impl RobotProof {
 }
 
 impl RobotsPlan {
+    /// Returns the networks that operators of robots publish.
+    pub(crate) fn published(&self) -> impl Iterator<Item = Network> {
+        self.networks.iter().flatten().flat_map(Networks::ranges_within)
+    }
+
     fn text<'f>(&self, facts: &'f Facts, slot: Option<Slot>) -> Option<&'f str> {
         facts.get(slot?).and_then(Value::as_str)
     }

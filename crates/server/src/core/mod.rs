@@ -2,6 +2,7 @@
 //! protocol.
 
 pub(crate) mod admission;
+pub(crate) mod allowed_names;
 pub(crate) mod audit_trail;
 pub(crate) mod auth_failures;
 pub(crate) mod blocking;

@@ -314,6 +314,14 @@ impl From<BanError> for HttpFailure {
                 .help(
                     "behind a proxy, mend what says whose requests it hands on; firewalls would shut it out",
                 ),
+            BanError::Allowed { value, source_of, parts } => {
+                let failure = INVALID_PARAMETER
+                    .failure(format!("value: `{}` is on the allow list ({source_of})", shown(&value)));
+                match parts.as_slice() {
+                    [] => failure.help("take it off the allow list first, if it is to be banned"),
+                    parts => failure.help(format!("ban what is beside the list: {}", parts.join(", "))),
+                }
+            }
             BanError::Ledger(error) => error.into(),
         }
     }

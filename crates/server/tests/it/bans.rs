@@ -102,6 +102,38 @@ fn who_polls_is_told_what_has_changed() {
     });
 }
 
+/// The allow list stands above bans by hand and of rules, says why, and is counted.
+#[test]
+fn what_is_allowed_is_not_banned() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = Directory::create(&parent.path().join("data"), &[preset::find("web").unwrap()]).unwrap();
+    configure(&directory, &format!("{LABELS}[allow]\nnetworks = [\"192.0.2.7\"]\nnames = [\"localhost\"]\n"));
+    let server = start(&directory, &[]);
+    let post = |value: &str| {
+        let body = json!({"kind": "ip", "label": "scanner", "value": value, "for": "2h"}).to_string();
+        server.post("/v1/bans", &[JSON], &body)
+    };
+    let refused = post("192.0.2.7");
+    check_problem(&refused, 400, "invalid-parameter", "`192.0.2.7` is on the allow list ([allow] networks)");
+    let network = post("192.0.2.0/29");
+    assert!(network.body.contains("192.0.2.0/30, 192.0.2.4/31, 192.0.2.6"), "{}", network.body);
+    assert!(post("10.1.2.3").body.contains("[allow] private"));
+    assert_eq!(post("192.0.2.8").status, 200);
+    let decided = server.post("/v1/decide", &[LOG], PROBE);
+    assert!(decided.body.contains("ON_ALLOW_LIST"), "{}", decided.body);
+    assert_eq!(values(&server.get("/v1/bans/stream?startup=true").json()["new"]), ["192.0.2.8"]);
+    let metrics = server.get("/metrics").body;
+    let has = |origin: &str, setting: &str, count: u64| {
+        let line =
+            format!("tollhouse_bans_passed_over_total{{origin=\"{origin}\",setting=\"{setting}\"}} {count}");
+        assert!(metrics.contains(&line), "{line}");
+    };
+    has("rule", "networks", 1);
+    has("post", "networks", 2);
+    has("post", "private", 1);
+    server.stop();
+}
+
 /// The two forms of the stream have each their own position.
 #[test]
 fn changes_are_streamed() {

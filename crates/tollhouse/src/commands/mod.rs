@@ -9,6 +9,7 @@ mod completions;
 mod config;
 mod decisions;
 mod demo;
+pub(crate) mod enforce;
 mod erase;
 mod explain;
 mod export;
@@ -80,6 +81,7 @@ enum CliCommand {
     Feedback(feedback::FeedbackArgs),
     Replay(replay::ReplayArgs),
     Follow(follow::FollowArgs),
+    Enforce(enforce::EnforceArgs),
     Decisions(decisions::DecisionsArgs),
     Explain(explain::ExplainArgs),
     Stats(stats::StatsArgs),
@@ -123,6 +125,7 @@ impl Cli {
             CliCommand::Feedback(args) => feedback::run(args),
             CliCommand::Replay(args) => replay::run(args),
             CliCommand::Follow(args) => follow::run(args),
+            CliCommand::Enforce(args) => enforce::run(args),
             CliCommand::Decisions(args) => decisions::run(args),
             CliCommand::Explain(args) => explain::run(args),
             CliCommand::Stats(args) => stats::run(args),

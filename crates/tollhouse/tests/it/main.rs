@@ -14,6 +14,7 @@ mod data;
 mod decisions;
 mod descriptors;
 mod documents;
+mod enforce;
 mod explain;
 mod features;
 mod feedback;

@@ -1,6 +1,7 @@
 //! Every section and key of the configuration language, once: a file for each subject. The checker, the defaults, the
 //! environment variables, `--effective` and the generated reference are all read off this list.
 
+mod bans;
 mod challenge;
 mod check;
 mod feedback;
@@ -189,6 +190,7 @@ pub(super) static SECTIONS: &[Section] = &[
     form::FORM,
     form::BAIT,
     node::NODE,
+    bans::ALLOW,
     limits::LIMIT,
     limits::FORWARD_AUTH,
     visitors::APPLICATION,
