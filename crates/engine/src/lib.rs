@@ -101,7 +101,7 @@ pub use pipeline::{
     Decision, DecisionStage, JOURNAL_UNAVAILABLE, LEDGER_UNAVAILABLE, ON_ALLOW_LIST, StageWatcher, UNDECIDED,
 };
 pub use relearning::{KnownModels, LessonCounts, RelearnError, RelearnProgress, RelearnReport};
-pub use reload::{PipelineChange, Proposal, ReloadError, ReloadOutcome, RulesInfo, VersionInfo};
+pub use reload::{PipelineChange, Proposal, ReloadError, ReloadOutcome, RulesInfo, VersionInfo, VersionText};
 pub use reputation_ranking::{RankedReputation, ReputationRanking};
 pub use review::{ReviewInput, ReviewKeyError, ReviewedItem};
 pub use review_queue::{

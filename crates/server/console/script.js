@@ -43,3 +43,137 @@
     }
   });
 })();
+
+// The editor of rules: what a trial finds comes as it is found, names are completed, and a text is tried while it is typed.
+(() => {
+  const form = document.getElementById('editor');
+  const text = document.getElementById('text');
+  if (!form || !text) return;
+
+  // Another page of this server, read as a document: nothing in it runs, and no text becomes markup here.
+  const read = (method, url, body) => new Promise((take, fail) => {
+    const request = new XMLHttpRequest();
+    request.open(method, url);
+    request.responseType = 'document';
+    request.timeout = 30_000;
+    request.onload = () => request.response ? take(request) : fail(new Error('no page'));
+    request.onerror = request.ontimeout = () => fail(new Error('no answer'));
+    if (body) request.setRequestHeader('content-type', 'application/x-www-form-urlencoded');
+    request.send(body);
+  });
+  // Takes parts of another page over, unless the focus is in them.
+  const take = (page, ...ids) => {
+    for (const id of ids) {
+      const [old, next] = [document.getElementById(id), page.getElementById(id)];
+      if (old && next && !old.contains(document.activeElement)) old.replaceWith(document.importNode(next, true));
+    }
+  };
+
+  const isPending = () => ['waiting', 'sampling', 'running'].includes(document.getElementById('trial')?.dataset.state);
+  let watched = 0;
+  const watch = url => {
+    const mine = ++watched;
+    const look = async () => {
+      if (mine !== watched || !isPending()) return;
+      try { const {response} = await read('GET', url); if (mine === watched) take(response, 'trial'); } catch { /* at the next look */ }
+      setTimeout(look, document.hidden ? 5000 : 700);
+    };
+    setTimeout(look, 300);
+  };
+  const again = document.querySelector('#trial a.again');
+  if (again) watch(again.getAttribute('href').split('#')[0]);
+
+  // Trials while one types: each takes the place of the one before.
+  const live = document.getElementById('live');
+  const box = live.querySelector('input');
+  let waits, isAsked = false, isStale = false;
+  live.hidden = false;
+  const attempt = async () => {
+    if (isAsked) { isStale = true; return; }
+    isAsked = true;
+    const fields = new URLSearchParams(new FormData(form));
+    fields.set('do', 'try');
+    try {
+      const {response, responseURL} = await read('POST', form.action, fields);
+      take(response, 'found');
+      const trial = response.querySelector('#editor input[name=trial]')?.value;
+      if (trial) {
+        form.elements.trial.value = trial;
+        take(response, 'trial');
+        watch(responseURL.split('#')[0]);
+      }
+    } catch { /* at the next change */ }
+    isAsked = false;
+    if (isStale) { isStale = false; attempt(); }
+  };
+  const soon = () => { clearTimeout(waits); if (box.checked) waits = setTimeout(attempt, 900); };
+  text.addEventListener('input', soon);
+  form.elements.span.addEventListener('change', soon);
+  box.addEventListener('change', soon);
+
+  // A mistake leads to its place.
+  document.addEventListener('click', event => {
+    const at = event.target.closest?.('a.at[data-line]');
+    if (!at) return;
+    event.preventDefault();
+    const lines = text.value.split('\n');
+    const before = lines.slice(0, at.dataset.line - 1).reduce((sum, line) => sum + line.length + 1, 0);
+    const place = Math.min(before + Number(at.dataset.column) - 1, text.value.length);
+    text.focus();
+    text.setSelectionRange(place, before + (lines[at.dataset.line - 1] || '').length);
+    text.scrollTop = Math.max(0, (at.dataset.line - 4) * parseFloat(getComputedStyle(text).lineHeight));
+  });
+
+  // Names, below the text: arrows choose, Enter or Tab takes, Escape closes, Ctrl+Space opens.
+  const list = document.getElementById('completion');
+  const MOST = 8;
+  let names, shown = [], at = -1;
+  const word = () => (/[\w.]+$/.exec(text.value.slice(0, text.selectionStart)) || [''])[0];
+  const close = () => { list.hidden = true; shown = []; text.removeAttribute('aria-activedescendant'); };
+  const mark = next => {
+    at = next;
+    [...list.children].forEach((item, index) => item.setAttribute('aria-selected', String(index === at)));
+    if (at < 0) return text.removeAttribute('aria-activedescendant');
+    text.setAttribute('aria-activedescendant', list.children[at].id);
+    list.children[at].scrollIntoView({block: 'nearest'});
+  };
+  const open = async asked => {
+    names ||= fetch(form.dataset.names).then(answer => answer.ok ? answer.json() : {names: []}).then(answer => answer.names).catch(() => []);
+    const known = await names, typed = word();
+    const fits = typed.length > 1 || asked ? known.filter(({name}) => name !== typed && name.toLowerCase().includes(typed.toLowerCase())) : [];
+    fits.sort((one, other) => other.name.startsWith(typed) - one.name.startsWith(typed));
+    shown = fits.slice(0, MOST);
+    if (!shown.length) return close();
+    list.replaceChildren(...shown.map(({name, of, type, description}, index) => {
+      const item = document.createElement('li'), code = document.createElement('code'), more = document.createElement('span');
+      item.id = `name-${index}`;
+      item.setAttribute('role', 'option');
+      code.textContent = name;
+      more.className = 'dim';
+      more.textContent = [of, type, description].filter(Boolean).join(' · ').slice(0, 160);
+      item.append(code, more);
+      item.addEventListener('pointerdown', event => { event.preventDefault(); complete(index); });
+      return item;
+    }));
+    list.hidden = false;
+    mark(asked ? 0 : -1);
+  };
+  const complete = index => {
+    const {name} = shown[index], end = text.selectionStart;
+    text.setRangeText(name, end - word().length, end, 'end');
+    close();
+    soon();
+  };
+  text.setAttribute('aria-autocomplete', 'list');
+  text.setAttribute('aria-controls', 'completion');
+  text.addEventListener('input', () => open(false));
+  text.addEventListener('blur', close);
+  text.addEventListener('keydown', event => {
+    if (event.key === ' ' && event.ctrlKey) { event.preventDefault(); return open(true); }
+    if (list.hidden) return;
+    const step = {ArrowDown: 1, ArrowUp: -1}[event.key];
+    if (step) { event.preventDefault(); mark((at + step + shown.length) % shown.length); }
+    else if ((event.key === 'Enter' || event.key === 'Tab') && at >= 0) { event.preventDefault(); complete(at); }
+    else if (event.key === 'Escape') { event.preventDefault(); close(); }
+  });
+})();

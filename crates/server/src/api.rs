@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 
 mod access;
+mod backtest;
 mod challenge;
 mod decision;
 mod erasure;
@@ -30,6 +31,7 @@ mod search;
 mod statistics;
 
 pub use access::*;
+pub use backtest::*;
 pub use challenge::*;
 pub use decision::*;
 pub use erasure::*;

@@ -9,11 +9,12 @@ use event::{Span, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::api::{
-    AuditJson, BatchError, BatchLine, ComparisonJson, DecisionJson, DecisionPageJson, DecisionStatisticsJson,
-    EraseJson, EraseRequest, ExplanationJson, FeedbackJson, FeedbackLine, FeedbackOutcomeJson, HealthJson,
-    MailReportJson, NodesJson, PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson,
-    ReadingsRequest, ReloadOutcomeJson, ReviewDecisionJson, ReviewJson, ReviewedJson, ReviewsDecisionJson,
-    ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RulesJson, SnapshotJson, TimelineJson, TopKeysJson,
+    AuditJson, BacktestJson, BacktestRequest, BatchError, BatchLine, ComparisonJson, DecisionJson,
+    DecisionPageJson, DecisionStatisticsJson, EraseJson, EraseRequest, ExplanationJson, FeedbackJson,
+    FeedbackLine, FeedbackOutcomeJson, HealthJson, MailReportJson, NodesJson, PipelinesJson, ProblemJson,
+    RankedReputationsJson, ReadingsJson, ReadingsRequest, ReloadOutcomeJson, ReviewDecisionJson, ReviewJson,
+    ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RulesJson,
+    SnapshotJson, TimelineJson, TopKeysJson, VersionTextJson,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
@@ -366,6 +367,33 @@ impl ApiClient {
     /// Returns the rules that stand over a pipeline's file, and those that can be gone back to.
     pub(crate) fn rules(&self, pipeline: Option<&str>) -> Result<RulesJson, CallError> {
         self.get("/v1/rules", &named(pipeline))
+    }
+
+    /// Begins a back-test.
+    pub(crate) fn begin_backtest(&self, request: &BacktestRequest) -> Result<BacktestJson, CallError> {
+        self.post_json("/v1/backtests", request)
+    }
+
+    /// Returns how far a back-test is.
+    pub(crate) fn backtest(&self, id: &str) -> Result<BacktestJson, CallError> {
+        self.get(&format!("/v1/backtests/{}", escaped(id)), &[])
+    }
+
+    /// Ends a back-test.
+    pub(crate) fn cancel_backtest(&self, id: &str) -> Result<BacktestJson, CallError> {
+        self.call(Method::DELETE, &format!("/v1/backtests/{}", escaped(id)), &[], &[], &[])
+    }
+
+    /// Returns a version of a pipeline, and how it differs from another.
+    pub(crate) fn version(
+        &self,
+        pipeline: Option<&str>,
+        version: &str,
+        against: Option<&str>,
+    ) -> Result<VersionTextJson, CallError> {
+        let mut query = named(pipeline);
+        query.extend(against.map(|against| ("against", against)));
+        self.get(&format!("/v1/rules/versions/{}", escaped(version)), &query)
     }
 
     /// Lays rules over a pipeline's file, or has them judged beside what is enforced.

@@ -4,8 +4,12 @@
 //! [`Archive::newest_first`](journal::Archive::newest_first), and [`Tally::report`] tells it all. Rows are read as they were logged. Of facts that a
 //! row's version did not log nothing is assumed: what needs them is left out, and named.
 //!
+//! [`Engine::backtest_sample`](crate::Engine::backtest_sample) and [`Engine::backtest`](crate::Engine::backtest) do so over the
+//! journal of an engine that is at work.
+//!
 //! [`Replay`] counts the logged events anew instead, so that other statistics can be tried, too.
 
+mod live;
 mod logged_version;
 mod replay;
 mod report;
@@ -16,20 +20,21 @@ use std::sync::Arc;
 use catboost::ModelScratch;
 use event::{Facts, Slot, Table, TableIndex, Time};
 use journal::{
-    Block, DecisionHead, DecisionOutcome, DecisionRow, RecordId, RecordVisitor, SegmentError,
+    Block, DecisionHead, DecisionLabels, DecisionOutcome, DecisionRow, RecordId, RecordVisitor, SegmentError,
     VersionDescription,
 };
 use judge::{Action, Evaluation, FitExample, Mode, Rule};
 use serde::Serialize;
 
 use crate::LEDGER_UNAVAILABLE;
+pub use live::BacktestProgress;
 use logged_version::LoggedVersion;
 use plan::FailureMode;
 use plan::Pipeline;
 pub use replay::{Replay, ReplayError};
 pub use report::{
     ActionChange, BacktestExample, BacktestPair, BacktestReport, BacktestTally, ClassificationQuality,
-    ConfusionMatrix, MissingFact, RuleHits,
+    ConfusionMatrix, LabelChange, MissingFact, RuleHits,
 };
 
 /// The rows of a backtest, and the meaning of their labels and actions.
@@ -130,6 +135,16 @@ pub struct BlockJudgement {
 
 /// Rows that models score together.
 const ROWS: usize = 256;
+
+impl BlockJudgement {
+    /// Takes the labels of its rows from those that are known, instead of what is said later in the journal.
+    fn label_by(&mut self, labels: &DecisionLabels) {
+        let known = |row: &RowComparison| {
+            labels.of(row.id).map(|(class, time)| (row.id, Some(class.to_string()), time, row.id))
+        };
+        self.feedback = self.rows.iter().filter_map(known).collect();
+    }
+}
 
 impl Backtest {
     /// A backtest of the pipeline under trial, with the journal's descriptions of former versions.

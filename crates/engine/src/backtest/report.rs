@@ -1,7 +1,7 @@
 //! Report of a backtest.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use event::{Table, Time};
@@ -13,7 +13,9 @@ use super::{Backtest, BacktestQuery, BlockJudgement, RowComparison, RowExample, 
 use plan::Pipeline;
 
 /// Rows that are shown.
-const EXAMPLES: usize = 20;
+const EXAMPLES: usize = 50;
+/// Most labels that are told apart.
+const LABELS_MAX: usize = 64;
 
 /// The number of rows that have this action before and that one after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -24,6 +26,34 @@ pub struct ActionChange {
     pub after: Action,
     /// The number of rows.
     pub rows: u64,
+}
+
+impl ActionChange {
+    /// The changes of these counts, the most frequent first.
+    fn of(counts: &HashMap<(Action, Action), u64>) -> Vec<ActionChange> {
+        let counts = counts.iter();
+        let mut changes: Vec<ActionChange> = counts
+            .map(|((before, after), rows)| ActionChange { before: *before, after: *after, rows: *rows })
+            .collect();
+        changes
+            .sort_by_key(|change| (std::cmp::Reverse(change.rows), change.before as u8, change.after as u8));
+        changes
+    }
+}
+
+/// The rows with a label, by their actions before and after.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LabelChange {
+    /// The label.
+    pub label: String,
+    /// True if events with it should be caught, false if not; none if it says neither.
+    pub is_bad: Option<bool>,
+    /// The number of rows.
+    pub rows: u64,
+    /// Rows with another action.
+    pub changed: u64,
+    /// Rows by action before and after, the most frequent first.
+    pub actions: Vec<ActionChange>,
 }
 
 /// Labelled rows by what was said of them and whether they are caught.
@@ -147,6 +177,8 @@ pub struct BacktestReport {
     pub actions: Vec<ActionChange>,
     /// Rows with a judgement.
     pub labelled: u64,
+    /// Rows by label, the most frequent first.
+    pub labels: Vec<LabelChange>,
     /// The quality with which these are told apart.
     pub quality: BacktestPair<ClassificationQuality>,
     /// All rules, in the order of the set that is tried; then those that it does not have, by name.
@@ -155,7 +187,8 @@ pub struct BacktestReport {
     pub not_logged: Vec<MissingFact>,
     /// Rows whose version nobody described, which are not judged.
     pub undescribed: u64,
-    /// The rows that change most: first those whose action changes, then by how far the score moves.
+    /// The rows that tell most: first those whose action changes, among these those with a label, then by how far apart the
+    /// actions are and how far the score moves.
     pub examples: Vec<BacktestExample>,
 }
 
@@ -177,6 +210,7 @@ pub struct BacktestTally {
     rescored: u64,
     bytes: u64,
     actions: HashMap<(Action, Action), u64>,
+    by_label: BTreeMap<String, HashMap<(Action, Action), u64>>,
     labels: HashMap<RecordId, (Time, RecordId, Option<String>)>,
     labelled: u64,
     before: ConfusionMatrix,
@@ -200,6 +234,7 @@ impl BacktestTally {
             rescored: 0,
             bytes: 0,
             actions: HashMap::new(),
+            by_label: BTreeMap::new(),
             labels: HashMap::new(),
             labelled: 0,
             before: ConfusionMatrix::default(),
@@ -266,10 +301,17 @@ impl BacktestTally {
             self.before.add(bad, self.question.catches(row.before.action));
             self.after.add(bad, self.question.catches(row.after.action));
         }
+        if let Some(class) = &label
+            && (self.by_label.contains_key(class) || self.by_label.len() < LABELS_MAX)
+        {
+            let of_label = self.by_label.entry(class.clone()).or_default();
+            *of_label.entry((row.before.action, row.after.action)).or_default() += 1;
+        }
         if row.before != row.after {
-            let at = self.largest.partition_point(|other| larger(&other.row, &row) != Ordering::Greater);
+            let change = LargestChange { row, label, fired };
+            let at = self.largest.partition_point(|other| larger(other, &change) != Ordering::Greater);
             if at < EXAMPLES {
-                self.largest.insert(at, LargestChange { row, label, fired });
+                self.largest.insert(at, change);
                 self.largest.truncate(EXAMPLES);
             }
         }
@@ -282,8 +324,22 @@ impl BacktestTally {
         self.examples.into_iter().map(|(_, example)| example).collect()
     }
 
+    /// Returns the ids of the rows that are shown, which [`BacktestTally::report_by`] asks for.
+    pub fn example_ids(&self) -> BTreeSet<RecordId> {
+        self.largest.iter().map(|change| change.row.id).collect()
+    }
+
     /// Tells it all; examples are looked up in the journal.
     pub fn report(self, backtest: &Backtest, archive: &JournalArchive) -> BacktestReport {
+        self.report_by(backtest, |id| archive.find(id).ok().flatten())
+    }
+
+    /// Tells it all; `find` looks examples up.
+    pub fn report_by(
+        self,
+        backtest: &Backtest,
+        mut find: impl FnMut(RecordId) -> Option<Record>,
+    ) -> BacktestReport {
         let rules = &backtest.pipeline.rules;
         let mut hits_before = self.hits_before;
         let mut hits: Vec<RuleHits> = Vec::with_capacity(rules.rules().len());
@@ -312,13 +368,19 @@ impl BacktestTally {
             }
         }
         not_logged.sort_by(|one, other| one.fact.cmp(&other.fact).then(one.needed_by.cmp(&other.needed_by)));
-        let mut actions: Vec<ActionChange> = self
-            .actions
-            .iter()
-            .map(|((before, after), rows)| ActionChange { before: *before, after: *after, rows: *rows })
+        let actions = ActionChange::of(&self.actions);
+        let mut labels: Vec<LabelChange> = self
+            .by_label
+            .into_iter()
+            .map(|(label, of_label)| LabelChange {
+                is_bad: self.question.is_bad(&self.pipeline, &label),
+                label,
+                rows: of_label.values().sum(),
+                changed: of_label.iter().filter(|((before, after), _)| before != after).map(|(_, n)| n).sum(),
+                actions: ActionChange::of(&of_label),
+            })
             .collect();
-        actions
-            .sort_by_key(|change| (std::cmp::Reverse(change.rows), change.before as u8, change.after as u8));
+        labels.sort_by_key(|label| std::cmp::Reverse(label.rows));
         let changed = actions.iter().filter(|change| change.before != change.after).map(|change| change.rows);
         BacktestReport {
             pipeline: backtest.pipeline.name.clone(),
@@ -328,19 +390,20 @@ impl BacktestTally {
             rescored: self.rescored,
             actions,
             labelled: self.labelled,
+            labels,
             quality: BacktestPair { before: self.before.quality(), after: self.after.quality() },
             rules: hits,
             not_logged,
             undescribed: self.undescribed,
-            examples: self.largest.iter().filter_map(|it| it.example(backtest, archive)).collect(),
+            examples: self.largest.iter().filter_map(|it| it.example(backtest, find(it.row.id)?)).collect(),
         }
     }
 }
 
 impl LargestChange {
-    /// Looks it up in the journal.
-    fn example(&self, backtest: &Backtest, archive: &JournalArchive) -> Option<BacktestExample> {
-        let Some(Record::Decision(row)) = archive.find(self.row.id).ok()? else { return None };
+    /// Returns it with what its row says.
+    fn example(&self, backtest: &Backtest, record: Record) -> Option<BacktestExample> {
+        let Record::Decision(row) = record else { return None };
         let after = match &self.fired {
             Some(fired) => fired.clone(),
             None => backtest.fired(&row)?,
@@ -362,9 +425,26 @@ impl LargestChange {
     }
 }
 
-/// Orders changes, the larger before the smaller.
-fn larger(one: &RowComparison, other: &RowComparison) -> Ordering {
-    let moved = |row: &RowComparison| (row.after.score - row.before.score).abs();
-    let turned = |row: &RowComparison| row.before.action != row.after.action;
-    turned(other).cmp(&turned(one)).then(moved(other).total_cmp(&moved(one)))
+/// Orders changes, the more telling before the less.
+fn larger(one: &LargestChange, other: &LargestChange) -> Ordering {
+    let moved = |of: &LargestChange| (of.row.after.score - of.row.before.score).abs();
+    let distance =
+        |of: &LargestChange| severity(of.row.before.action).abs_diff(severity(of.row.after.action));
+    let turned = |of: &LargestChange| of.row.before.action != of.row.after.action;
+    let is_labelled = |of: &LargestChange| turned(of) && of.label.is_some();
+    turned(other)
+        .cmp(&turned(one))
+        .then(is_labelled(other).cmp(&is_labelled(one)))
+        .then(distance(other).cmp(&distance(one)))
+        .then(moved(other).total_cmp(&moved(one)))
+}
+
+/// The degree to which an action keeps an event from its addressee.
+fn severity(action: Action) -> u8 {
+    match action {
+        Action::Accept => 0,
+        Action::Tag | Action::ReviewAfter => 1,
+        Action::Challenge | Action::Quarantine | Action::ReviewBefore => 2,
+        Action::Throttle | Action::Shadow | Action::Reject => 3,
+    }
 }

@@ -31,6 +31,11 @@ use plan::{NodePlan, Pipeline, Plan};
 use version_history::{PinnedVersion, SharedRules};
 pub(crate) use version_history::{RulesState, VersionHistory};
 
+/// The longest name of who made a change that is kept.
+const WHO_CHARS_MAX: usize = 128;
+/// The name by which a version is asked for that is the candidate's.
+const CANDIDATE: &str = "candidate";
+
 /// The change that is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proposal<'a> {
@@ -112,6 +117,17 @@ pub struct VersionInfo {
     pub since: Option<Time>,
     /// The origin of the change: `start`, `files`, `post`, `promote`, `back`.
     pub by: String,
+    /// The name of who made it, where that is known.
+    pub who: Option<String>,
+}
+
+/// A version with all its settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VersionText {
+    /// The version, and how it came about; of a candidate the version that it would have.
+    pub info: VersionInfo,
+    /// Its settings, with those of its preset, as TOML; sets and models by the names of their files.
+    pub text: String,
 }
 
 /// The overlays of a pipeline's files.
@@ -442,16 +458,110 @@ impl Engine {
         )
     }
 
+    /// Returns a pipeline as it would be by a proposal, compiled beside the one in force. Nothing changes. Blocks.
+    ///
+    /// # Errors
+    /// [`ReloadError`], as for the change itself; [`ReloadError::Stopped`] once `is_over`.
+    pub fn proposed_pipeline(
+        &self,
+        name: &str,
+        proposal: Proposal<'_>,
+        is_over: CancellationCheck<'_>,
+    ) -> Result<Arc<Pipeline>, ReloadError> {
+        let proposed = self.proposed(name, proposal, is_over)?;
+        let pipeline = proposed.plan.pipeline(Some(name)).map(Arc::clone);
+        pipeline.ok_or_else(|| ReloadError::Pipeline(name.to_owned()))
+    }
+
+    /// Loads the configuration as it would be by a proposal.
+    fn proposed(
+        &self,
+        name: &str,
+        proposal: Proposal<'_>,
+        is_over: CancellationCheck<'_>,
+    ) -> Result<LoadedConfig, ReloadError> {
+        let plan = self.plan();
+        plan.pipeline(Some(name)).ok_or_else(|| ReloadError::Pipeline(name.to_owned()))?;
+        if matches!(proposal, Proposal::Back { .. }) && self.version_history.is_none() {
+            return Err(ReloadError::NoDirectory);
+        }
+        let mut state = RulesState::clone(&self.standing());
+        proposal.alter(
+            &mut state,
+            |name| plan.pipeline(Some(name)).is_some(),
+            |pipeline| self.files_fingerprint(&plan, pipeline),
+        )?;
+        let history = self.version_history.as_ref();
+        let loaded = load(&plan, &mut state, history, Some(is_over), &mut FileStamps::default());
+        if is_over() {
+            return Err(ReloadError::Stopped);
+        }
+        loaded
+    }
+
+    /// Returns a version of a pipeline with its text: one that is kept, by as much of its beginning as no other has, or the
+    /// posted one of `candidate`. Without a data directory there is only that in force. Blocks.
+    ///
+    /// # Errors
+    /// [`ReloadError`] if there is no such version, or it cannot be read.
+    pub fn version_text(
+        &self,
+        name: &str,
+        version: &str,
+        is_over: CancellationCheck<'_>,
+    ) -> Result<VersionText, ReloadError> {
+        if version == CANDIDATE {
+            let LoadedConfig { config, plan } =
+                self.proposed(name, Proposal::Promote { pipeline: name }, is_over)?;
+            let document = config.documents().iter().find(|document| document.name() == name);
+            let pipeline = plan.pipeline(Some(name));
+            let (Some(document), Some(pipeline)) = (document, pipeline) else {
+                return Err(ReloadError::Pipeline(name.to_owned()));
+            };
+            let (version, by) = (pipeline.version.clone(), CANDIDATE.to_owned());
+            let info = VersionInfo { version, since: None, by, who: None };
+            return Ok(VersionText { info, text: document.keep().text });
+        }
+        let state = self.standing();
+        let versions = state.standing(name).map(|standing| &standing.versions[..]).unwrap_or_default();
+        let meant: Vec<_> = versions.iter().filter(|known| known.version.starts_with(version)).collect();
+        let shelf = self.version_history.as_ref().ok_or(ReloadError::NoDirectory)?;
+        let [meant] = meant[..] else {
+            let known: Vec<&str> = versions.iter().map(|known| known.version.as_str()).collect();
+            let help = match known.is_empty() {
+                true => "none is kept yet".to_owned(),
+                false => format!("there is {}", known.join(", ")),
+            };
+            let (pipeline, version) = (name.to_owned(), version.to_owned());
+            return Err(ReloadError::Version { pipeline, version, help });
+        };
+        let info = VersionInfo {
+            version: meant.version.clone(),
+            since: meant.since(),
+            by: meant.by.clone(),
+            who: meant.who.clone(),
+        };
+        Ok(VersionText { info, text: shelf.read(meant)?.text })
+    }
+
+    /// Tells apart what the files say of a pipeline under what was posted.
+    fn files_fingerprint(&self, plan: &Plan, pipeline: &str) -> String {
+        let none: Result<_, std::convert::Infallible> = self.standing().layers(|_, _| Ok(None));
+        let files = none.map(|layers| plan.read_again(&layers)).ok();
+        let document = files.iter().flat_map(Config::documents).find(|it| it.name() == pipeline);
+        document.map(Document::fingerprint).unwrap_or_default()
+    }
+
     /// Changes what events are judged by, or with `dry` only says what would change. Everything is read, checked and
     /// kept first; then the new rules are in force at once, for all events that are prepared from then on. Blocks.
     ///
     /// # Errors
     /// [`ReloadError`]; then nothing has changed.
     pub fn change(&self, proposal: Proposal<'_>, now: Time, dry: bool) -> Result<ReloadOutcome, ReloadError> {
-        self.change_unless(proposal, now, dry, &|| false)
+        self.change_unless(proposal, None, now, dry, &|| false)
     }
 
-    /// Changes the rules as [`Engine::change`] does, but nothing changes once it is over: `is_over` is asked before each rule
+    /// Changes the rules as [`Engine::change`] does, by the hand of `who`, but nothing changes once it is over: `is_over` is asked before each rule
     /// and each regular expression is compiled, and before anything is kept.
     ///
     /// # Errors
@@ -459,12 +569,13 @@ impl Engine {
     pub fn change_unless(
         &self,
         proposal: Proposal<'_>,
+        who: Option<&str>,
         now: Time,
         dry: bool,
         is_over: CancellationCheck<'_>,
     ) -> Result<ReloadOutcome, ReloadError> {
         let _only = self.changing.lock();
-        let changed = self.changed(proposal, now, dry, is_over);
+        let changed = self.changed(proposal, who, now, dry, is_over);
         if !dry {
             let result = match &changed {
                 Ok(reloaded) if reloaded.changes.is_empty() => "unchanged",
@@ -480,6 +591,7 @@ impl Engine {
     fn changed(
         &self,
         proposal: Proposal<'_>,
+        who: Option<&str>,
         now: Time,
         dry: bool,
         is_over: CancellationCheck<'_>,
@@ -489,12 +601,7 @@ impl Engine {
             return Err(ReloadError::Pipeline(name.to_owned()));
         }
         let mut state = RulesState::clone(&self.standing());
-        let over = |pipeline: &str| {
-            let none: Result<_, std::convert::Infallible> = self.standing().layers(|_, _| Ok(None));
-            let files = none.map(|layers| plan.read_again(&layers)).ok();
-            let document = files.iter().flat_map(Config::documents).find(|it| it.name() == pipeline);
-            document.map(Document::fingerprint).unwrap_or_default()
-        };
+        let over = |pipeline: &str| self.files_fingerprint(&plan, pipeline);
         if matches!(proposal, Proposal::Back { .. }) && self.version_history.is_none() {
             return Err(ReloadError::NoDirectory);
         }
@@ -543,7 +650,8 @@ impl Engine {
                 let newest = state.standing(&pipeline.name).and_then(|standing| standing.versions.last());
                 if newest.is_none_or(|newest| newest.version != pipeline.version) {
                     let by = proposal.by();
-                    let version = shelf.keep(&pipeline.version, document, Some(now), by)?;
+                    let mut version = shelf.keep(&pipeline.version, document, Some(now), by)?;
+                    version.who = who.map(|who| who.chars().take(WHO_CHARS_MAX).collect());
                     state.note(&pipeline.name, version, new.node.versions);
                 }
             }
@@ -620,6 +728,7 @@ impl Engine {
             version: version.version.clone(),
             since: version.since(),
             by: version.by.clone(),
+            who: version.who.clone(),
         });
         RulesInfo {
             pipeline: pipeline.name.clone(),
@@ -629,6 +738,11 @@ impl Engine {
             posted: standing.posted,
             back: standing.back.is_some(),
         }
+    }
+
+    /// Returns the text of the candidate that was posted.
+    pub fn posted_candidate(&self, pipeline: &str) -> Option<String> {
+        self.standing().standing(pipeline)?.candidate.clone()
     }
 
     /// Every value of the configuration as its files have it now, under what was posted or gone back to, with its origin. Secrets

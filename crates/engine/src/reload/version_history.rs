@@ -67,6 +67,9 @@ pub(crate) struct VersionEntry {
     pub(super) since: Option<i64>,
     /// The origin of the change.
     pub(super) by: String,
+    /// The name of who made it, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) who: Option<String>,
     /// Digests of the files of its sets and models, by the names of those.
     #[serde(default)]
     sets: BTreeMap<String, String>,
@@ -239,6 +242,7 @@ impl VersionHistory {
             version: version.to_owned(),
             since: since.map(|time| time.0),
             by: by.to_owned(),
+            who: None,
             sets: BTreeMap::new(),
             models: BTreeMap::new(),
         };

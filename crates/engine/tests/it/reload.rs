@@ -131,7 +131,7 @@ fn posting_many_regular_expressions_is_bounded_and_ends() {
     let text = rules(1000, "[a-z]{1000}");
     let asked = AtomicUsize::new(0);
     let is_over = || asked.fetch_add(1, Ordering::Relaxed) >= 10;
-    let stopped = engine.change_unless(post(&text), NOW, true, &is_over);
+    let stopped = engine.change_unless(post(&text), None, NOW, true, &is_over);
     assert!(matches!(stopped, Err(ReloadError::Stopped)), "{stopped:?}");
     assert!(asked.load(Ordering::Relaxed) < 100, "it went on, and asked {asked:?} times");
     assert_eq!(version(&engine), before);

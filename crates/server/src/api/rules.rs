@@ -37,17 +37,250 @@ pub struct VersionJson {
     /// The time at which it was last put in force; left out if that was at a start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// The origin of the change: `start`, `files`, `post`, `promote` or `back`.
+    /// The origin of the change: `start`, `files`, `post`, `promote`, `back` or `node`; of the candidate `candidate`.
     pub by: String,
+    /// The name of the token or person that made it; left out where nobody did, or another node has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub who: Option<String>,
+}
+
+impl From<&engine::VersionInfo> for VersionJson {
+    fn from(version: &engine::VersionInfo) -> VersionJson {
+        VersionJson {
+            version: version.version.clone(),
+            since: version.since.map(Timestamp),
+            by: version.by.clone(),
+            who: version.who.clone(),
+        }
+    }
+}
+
+/// A version with its text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = VersionText)]
+pub struct VersionTextJson {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The version, and who put it in force.
+    #[serde(flatten)]
+    pub version: VersionJson,
+    /// Every setting, with those of its preset, as TOML; sets and models by the names of their files.
+    pub text: String,
+    /// The difference from another version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub difference: Option<VersionDifferenceJson>,
+}
+
+/// The difference between two versions, line by line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = VersionDifference)]
+pub struct VersionDifferenceJson {
+    /// The version that it is the difference from.
+    pub against: VersionJson,
+    /// Lines that are there now and were not.
+    pub added: usize,
+    /// Lines that were there and are not now.
+    pub removed: usize,
+    /// The lines that differ, with three lines around each: `+` new, `-` gone, ` ` the same, `@` where lines are left out, then
+    /// the text. Of an entry its first line is among them.
+    pub lines: Vec<String>,
+}
+
+impl VersionTextJson {
+    /// Returns a version as it is shown, with the difference from another.
+    pub fn new(
+        pipeline: String,
+        of: &engine::VersionText,
+        against: Option<&engine::VersionText>,
+    ) -> VersionTextJson {
+        let difference = against.map(|against| {
+            let lines = difference(&against.text, &of.text);
+            VersionDifferenceJson {
+                against: VersionJson::from(&against.info),
+                added: lines.iter().filter(|line| line.starts_with('+')).count(),
+                removed: lines.iter().filter(|line| line.starts_with('-')).count(),
+                lines,
+            }
+        });
+        VersionTextJson { pipeline, version: VersionJson::from(&of.info), text: of.text.clone(), difference }
+    }
+}
+
+/// Lines around those that differ.
+const CONTEXT: usize = 3;
+/// Most comparisons of lines; of texts that differ in more places the whole middle is told as changed.
+const COMPARISONS_MAX: usize = 4_000_000;
+
+/// The lines that differ between two texts, by their longest common part.
+fn difference(before: &str, after: &str) -> Vec<String> {
+    let (before, after): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
+    let same = |one: &[&str], other: &[&str]| one.iter().zip(other).take_while(|(a, b)| a == b).count();
+    let head = same(&before, &after);
+    let (old, new) = (&before[head..], &after[head..]);
+    let tail = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
+    let (old, new) = (&old[..old.len() - tail], &new[..new.len() - tail]);
+    let mut lines: Vec<(char, &str)> = before[..head].iter().map(|line| (' ', *line)).collect();
+    lines.extend(middle(old, new));
+    lines.extend(after[after.len() - tail..].iter().map(|line| (' ', *line)));
+    let differs: Vec<usize> = (0..lines.len()).filter(|at| lines[*at].0 != ' ').collect();
+    let mut shown = vec![false; lines.len()];
+    for at in differs {
+        let end = (at + CONTEXT + 1).min(lines.len());
+        shown[at.saturating_sub(CONTEXT)..end].fill(true);
+        // The line that says of which entry this is.
+        let head = (0..=at).rev().find(|at| lines[*at].1.starts_with('['));
+        for at in head.into_iter().flat_map(|head| head..(head + 2).min(at)) {
+            shown[at] = true;
+        }
+    }
+    let mut told = Vec::new();
+    let mut is_left_out = false;
+    for ((sign, line), is_shown) in lines.into_iter().zip(shown) {
+        if is_shown {
+            if is_left_out {
+                told.push("@".to_owned());
+            }
+            told.push(format!("{sign}{line}"));
+        }
+        is_left_out = !is_shown;
+    }
+    told
+}
+
+/// The lines of two texts that begin and end differently.
+fn middle<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(char, &'t str)> {
+    let mut lines = Vec::new();
+    let (mut left, mut right) = (0, 0);
+    if old.len().saturating_mul(new.len()) <= COMPARISONS_MAX {
+        let width = new.len() + 1;
+        // The length of the longest common part of what is left of each.
+        let mut common = vec![0u32; (old.len() + 1) * width];
+        for one in (0..old.len()).rev() {
+            for other in (0..new.len()).rev() {
+                common[one * width + other] = match old[one] == new[other] {
+                    true => common[(one + 1) * width + other + 1] + 1,
+                    false => common[(one + 1) * width + other].max(common[one * width + other + 1]),
+                };
+            }
+        }
+        while left < old.len() && right < new.len() {
+            if old[left] == new[right] {
+                lines.push((' ', old[left]));
+                (left, right) = (left + 1, right + 1);
+            } else if common[(left + 1) * width + right] >= common[left * width + right + 1] {
+                lines.push(('-', old[left]));
+                left += 1;
+            } else {
+                lines.push(('+', new[right]));
+                right += 1;
+            }
+        }
+    }
+    lines.extend(old[left..].iter().map(|line| ('-', *line)));
+    lines.extend(new[right..].iter().map(|line| ('+', *line)));
+    lines
+}
+
+/// The names that conditions may have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = RuleNames)]
+pub struct RuleNamesJson {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The names, by what they are.
+    pub names: Vec<RuleNameJson>,
+}
+
+/// A name that conditions may have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = RuleName)]
+pub struct RuleNameJson {
+    /// The name as it is written: `mail.size`, `from.seen('1h')`.
+    pub name: String,
+    /// The sort: `fact`, `reading`, `label`, `set` or `rule`.
+    pub of: String,
+    /// The type of its values: `string`, `integer`, ...; left out where it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub r#type: Option<String>,
+    /// The description.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+}
+
+impl RuleNamesJson {
+    /// The names of a pipeline.
+    pub fn of(pipeline: &plan::Pipeline) -> RuleNamesJson {
+        let name = |name: String, of: &str, kind: Option<String>, description: &str| RuleNameJson {
+            name,
+            of: of.to_owned(),
+            r#type: kind,
+            description: description.to_owned(),
+        };
+        let columns = pipeline.schema.columns();
+        let is_reading: Vec<bool> = {
+            let mut is_reading = vec![false; columns.len()];
+            for reading in &pipeline.readings {
+                is_reading[usize::from(reading.slot.0)] = true;
+            }
+            is_reading
+        };
+        let of = |reading: bool| if reading { "reading" } else { "fact" };
+        let mut names: Vec<RuleNameJson> = columns
+            .iter()
+            .zip(&is_reading)
+            .map(|(column, reading)| {
+                name(column.name.clone(), of(*reading), Some(column.kind.to_string()), &column.doc)
+            })
+            .collect();
+        for kind in &pipeline.kinds {
+            for counter in kind.counters.iter() {
+                let text = format!("{}.{counter}('1h')", kind.name);
+                if !names.iter().any(|known| known.name == text) {
+                    names.push(name(text, "reading", Some("integer".to_owned()), ""));
+                }
+            }
+        }
+        for label in pipeline.labels.iter() {
+            let text = format!("{}.marked('{}')", pipeline.kinds[label.of].name, label.name);
+            if !names.iter().any(|known| known.name == text) {
+                names.push(name(text, "label", Some("boolean".to_owned()), ""));
+            }
+        }
+        for rule in pipeline.rules.rules() {
+            names.push(name(rule.name.clone(), "rule", None, &rule.description));
+        }
+        RuleNamesJson { pipeline: pipeline.name.clone(), names }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::difference;
+
+    #[test]
+    fn differing_lines_stand_with_their_entry() {
+        let check = |before: &str, after: &str, expected: &[&str]| {
+            assert_eq!(difference(before, after), expected, "{before:?} {after:?}");
+        };
+        check("", "", &[]);
+        check("a\nb", "a\nb", &[]);
+        check("a\nb\nc", "a\nx\nc", &[" a", "-b", "+x", " c"]);
+        check("", "a", &["+a"]);
+        check("a", "", &["-a"]);
+        let entry = "[[rule]]\nname = A\n1\n2\n3\n4\n5\n6";
+        check(
+            entry,
+            &entry.replace('6', "7"),
+            &[" [[rule]]", " name = A", "@", " 3", " 4", " 5", "-6", "+7"],
+        );
+        let (one, other) = ("a\n".repeat(3000) + "x", "b\n".repeat(3000) + "y");
+        assert_eq!(difference(&one, &other).len(), 6002);
+    }
 }
 
 impl From<&engine::RulesInfo> for RulesJson {
     fn from(info: &engine::RulesInfo) -> RulesJson {
-        let versions = info.versions.iter().map(|version| VersionJson {
-            version: version.version.clone(),
-            since: version.since.map(Timestamp),
-            by: version.by.clone(),
-        });
+        let versions = info.versions.iter().map(VersionJson::from);
         RulesJson {
             pipeline: info.pipeline.clone(),
             version: info.version.clone(),

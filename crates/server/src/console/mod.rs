@@ -14,6 +14,7 @@ mod bans;
 mod charts;
 mod decision;
 mod decisions;
+mod editor;
 mod format;
 mod frame;
 mod keys;
@@ -23,6 +24,7 @@ mod rules;
 mod session;
 mod settings;
 mod texts;
+mod version;
 mod visit;
 
 use std::sync::Arc;
@@ -52,6 +54,10 @@ pub(crate) fn pages() -> Router<Arc<Node>> {
         .route("/console/bans/lift", post(bans::lift))
         .route("/console/limits", get(bans::limits))
         .route("/console/rules", get(rules::page))
+        .route("/console/rules/edit", get(editor::page).post(editor::take))
+        .route("/console/rules/names", get(editor::names))
+        .route("/console/rules/trial/cancel", post(editor::cancel))
+        .route("/console/rules/version", get(version::page))
         .route("/console/rules/rollback", post(rules::roll_back))
         .route("/console/rules/promote", post(rules::promote))
         .route("/console/reviews", get(reviews::page))

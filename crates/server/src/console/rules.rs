@@ -70,6 +70,9 @@ impl RulesPage<'_> {
                     } }
                 }
                 (self.lines())
+                @if self.visit.viewer.may(ViewerRight::Rules) {
+                    p { a.button href=(url("/console/rules/edit", &[("pipeline", &pipeline.name)])) { (t("rules.edit")) } }
+                }
             }
             div.columns {
                 div.main {
@@ -178,6 +181,9 @@ impl RulesPage<'_> {
                     div { dt { (t("rules.mode")) } dd { (word("mode", &rule.mode)) } }
                     div { dt { (t("rules.fired")) } dd { (number(rule.fired)) } }
                     div { dt { (t("rules.cost")) } dd { (rule.cost) } }
+                    @if self.visit.viewer.may(ViewerRight::Rules) {
+                        div { dt { (t("rules.change")) } dd { a href=(url("/console/rules/edit", &[("pipeline", &self.pipeline.name), ("rule", &rule.name)])) { (t("rules.edit_rule")) } } }
+                    }
                     div { dt { (t("rules.decisions")) } dd { a href=(url("/console/decisions", &[("pipeline", &self.pipeline.name), ("rule", &rule.name)])) { (t("rules.show")) } } }
                     @if !rule.owner.is_empty() { div { dt { (t("rules.owner")) } dd { (value(&rule.owner, CELL)) } } }
                     @if let Some(expires) = rule.expires { div { dt { (t("rules.expires")) } dd { (time(expires.0, self.visit.now)) } } }
@@ -196,6 +202,12 @@ impl RulesPage<'_> {
                         tr { td { span.badge.(enforced) { (word("action", enforced)) } " → " span.badge.(candidate) { (word("action", candidate)) } } td.number { (number(*count)) } }
                     } } } }
                 }
+                p {
+                    a href=(self.version("candidate")) { (t("rules.differs")) }
+                    @if self.visit.viewer.may(ViewerRight::Rules) {
+                        " · " a href=(url("/console/rules/edit", &[("pipeline", &self.pipeline.name), ("candidate", "true")])) { (t("rules.edit_rule")) }
+                    }
+                }
                 @for example in of.examples.iter().take(8) {
                     p { a href={ "/console/decisions/" (example.id) } { code { (example.id) } } " " span.dim { (distance(example.time.0, self.visit.now)) } }
                 }
@@ -210,6 +222,12 @@ impl RulesPage<'_> {
         }
     }
 
+    /// The address of a version, compared with the one in force.
+    fn version(&self, version: &str) -> String {
+        let params = [("pipeline", self.pipeline.name.as_str()), ("version", version)];
+        url("/console/rules/version", &params)
+    }
+
     fn history(&self) -> Markup {
         let now: Time = self.visit.now;
         html! {
@@ -219,7 +237,12 @@ impl RulesPage<'_> {
                 ol.versions { @for version in &self.versions.versions {
                     @let is_current = version.version == self.versions.version;
                     li aria-current=[is_current.then_some("true")] {
-                        code { (version.version) } " " span.dim { (word("origin", &version.by)) " " @if let Some(since) = version.since { (distance(since.0, now)) } }
+                        a href=(self.version(&version.version)) { code { (version.version) } } " "
+                        span.dim {
+                            (word("origin", &version.by)) " "
+                            @if let Some(who) = &version.who { (value(who, CELL / 4)) " " }
+                            @if let Some(since) = version.since { (distance(since.0, now)) }
+                        }
                         @if is_current { " " span.tag { (t("rules.in_force")) } }
                         @if !is_current && self.visit.viewer.may(ViewerRight::Rules) {
                             form method="post" action="/console/rules/rollback" {

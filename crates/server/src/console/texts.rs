@@ -63,8 +63,19 @@ mod tests {
     use super::*;
 
     /// Sections whose texts are found by a word of the interface.
-    const WORDS: [&str; 10] =
-        ["action", "acted", "grade", "mode", "origin", "part", "quality", "review_state", "done", "verdict"];
+    const WORDS: [&str; 11] = [
+        "action",
+        "acted",
+        "grade",
+        "mode",
+        "origin",
+        "part",
+        "quality",
+        "review_state",
+        "done",
+        "trial",
+        "verdict",
+    ];
 
     /// Every text that a page asks for is there, and every text is asked for.
     #[test]

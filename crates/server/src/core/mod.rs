@@ -5,6 +5,7 @@ pub(crate) mod admission;
 pub(crate) mod allowed_names;
 pub(crate) mod audit_trail;
 pub(crate) mod auth_failures;
+pub(crate) mod backtests;
 pub(crate) mod blocking;
 pub(crate) mod certificates;
 pub(crate) mod challenges;

@@ -21,6 +21,7 @@ use sha2::{Digest, Sha256};
 use crate::core::admission::AdmissionQueue;
 use crate::core::audit_trail::AuditTrail;
 use crate::core::auth_failures::AuthFailures;
+use crate::core::backtests::BacktestJobs;
 use crate::core::clock::Clock;
 use crate::core::descriptors::DescriptorBudget;
 use crate::core::erasure::ErasureJobs;
@@ -119,6 +120,8 @@ pub(crate) struct Node {
     pub(crate) telemetry: Option<Telemetry>,
     /// The erasure that is at work.
     pub(crate) erasures: ErasureJobs,
+    /// The back-tests that are at work or ended last.
+    pub(crate) backtests: BacktestJobs,
     /// The decisions of the last hour.
     pub(crate) traffic: TrafficHistory,
     stopping: AtomicBool,
@@ -195,6 +198,7 @@ impl Node {
                 .as_ref()
                 .map(|plan| Telemetry::new(plan, metrics.registry())),
             erasures: ErasureJobs::default(),
+            backtests: BacktestJobs::default(),
             traffic: TrafficHistory::default(),
             stopping: AtomicBool::new(false),
             started: Instant::now(),

@@ -156,6 +156,50 @@ Object.assign(cases, {
     await page.getByRole('status').filter({hasText: 'none: taken in for 2 decisions.'}).waitFor();
     await page.finish();
   },
+  async 'edits rules: leads to a mistake, completes names, tries while one types'(browser) {
+    const page = await opened(browser);
+    await page.goto(open + '/console/rules/edit?pipeline=web');
+    const text = page.getByLabel('Rules', {exact: true});
+    await text.fill('[[rule]]\nname = "EDITED"\nscore = 9.0\nwhen = "http.statu == 404"\n');
+    await page.getByRole('button', {name: 'Check'}).click();
+    await page.getByText('One mistake').waitFor();
+    await accessible(page, 'a mistake');
+    await picture(page, 'mistake');
+    await page.getByRole('link', {name: /^Line 4/}).click();
+    assert.equal(await page.evaluate(() => document.activeElement.id), 'text');
+    // Completed by keys alone.
+    await text.fill('[[rule]]\nname = "EDITED"\nscore = 9.0\nwhen = "');
+    await page.keyboard.type('http.statu');
+    await page.getByRole('option', {name: /^http\.status/}).first().waitFor();
+    await accessible(page, 'names');
+    await picture(page, 'names');
+    await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('Enter');
+    assert.match(await text.inputValue(), /when = "http\.status$/);
+    await page.getByLabel('Try while I type').check();
+    await text.focus();
+    await page.keyboard.press('Control+End');
+    await page.keyboard.type(' == 404"');
+    await page.keyboard.press('Escape');
+    await page.locator('#trial[data-state=done]').waitFor();
+    assert(page.url().endsWith('/console/rules/edit') || page.url().includes('pipeline=web'), page.url());
+    await page.locator('#trial').getByText('EDITED').first().waitFor();
+    await accessible(page, 'tried');
+    await page.finish();
+  },
+  async 'tries rules without scripts'(browser) {
+    const page = await opened(browser, {javaScriptEnabled: false});
+    await page.goto(open + '/console/rules/edit?pipeline=web');
+    await page.getByLabel('Rules', {exact: true}).fill('[[rule]]\nname = "PLAIN"\nscore = 9.0\nwhen = "http.status == 404"\n');
+    await page.getByRole('button', {name: 'Try it'}).click();
+    for (let look = 0; look < 100 && await page.getByRole('link', {name: 'Look again'}).count(); look++) {
+      await page.goto(page.url().split('#')[0]);
+    }
+    await page.locator('#trial').getByText('PLAIN').first().waitFor();
+    await page.getByRole('button', {name: 'Put in shadow'}).click();
+    await page.getByRole('status').filter({hasText: 'judged in shadow'}).waitFor();
+    await page.finish();
+  },
   async 'logs in and out'(browser) {
     for (const viewport of [PHONE, WIDE]) {
       const page = await opened(browser, {viewport});

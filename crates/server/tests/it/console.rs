@@ -106,6 +106,7 @@ fn check_page<'a>(answer: &'a Answer, status: u16, says: &[&str]) -> &'a str {
         "button",
         "code",
         "dd",
+        "del",
         "details",
         "dialog",
         "div",
@@ -122,6 +123,7 @@ fn check_page<'a>(answer: &'a Answer, status: u16, says: &[&str]) -> &'a str {
         "header",
         "html",
         "input",
+        "ins",
         "kbd",
         "label",
         "li",
@@ -135,6 +137,7 @@ fn check_page<'a>(answer: &'a Answer, status: u16, says: &[&str]) -> &'a str {
         "p",
         "path",
         "pre",
+        "progress",
         "rect",
         "script",
         "section",
@@ -146,6 +149,7 @@ fn check_page<'a>(answer: &'a Answer, status: u16, says: &[&str]) -> &'a str {
         "table",
         "tbody",
         "td",
+        "textarea",
         "tfoot",
         "th",
         "thead",
@@ -172,7 +176,8 @@ fn check_page<'a>(answer: &'a Answer, status: u16, says: &[&str]) -> &'a str {
         }
     }
     // An input has what was typed, as it was typed.
-    for text in page.split('<').filter_map(|part| part.split_once('>')).map(|(_, text)| text) {
+    let parts = page.split('<').filter_map(|part| part.split_once('>'));
+    for (_, text) in parts.filter(|(tag, _)| !tag.starts_with("textarea")) {
         assert!(!text.contains(['\u{202e}', '\u{2066}', '\u{200b}', '\0']), "{text:?}");
     }
     for text in says {
@@ -214,7 +219,7 @@ fn decide(server: &Running, pipeline: &str, media: &str, body: &str) -> String {
     answer.json()["id"].as_str().unwrap().to_owned()
 }
 
-const PAGES: [&str; 8] = [
+const PAGES: [&str; 9] = [
     "/console/",
     "/console/decisions",
     "/console/keys",
@@ -222,6 +227,7 @@ const PAGES: [&str; 8] = [
     "/console/limits",
     "/console/rules",
     "/console/reviews",
+    "/console/rules/edit",
     "/console/settings",
 ];
 
@@ -638,6 +644,7 @@ fn what_strangers_send_stays_text() {
     let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
     std::fs::write(directory.config_path(), POSTS).unwrap();
     let server = start(&directory, &[]);
+    let own = secret(&server.get("/console/rules/edit").body);
     for (number, hostile) in hostile().iter().enumerate() {
         let event =
             json!({"id": hostile.chars().take(100).collect::<String>(), "user": hostile, "text": hostile});
@@ -672,6 +679,10 @@ fn what_strangers_send_stays_text() {
             ("scope", "/console/settings"),
             ("q", "/console/rules"),
             ("pipeline", "/console/rules"),
+            ("pipeline", "/console/rules/edit"),
+            ("rule", "/console/rules/edit"),
+            ("trial", "/console/rules/edit"),
+            ("version", "/console/rules/version"),
             ("by", "/console/reviews"),
             ("state", "/console/reviews"),
             ("after", "/console/reviews"),
@@ -682,6 +693,16 @@ fn what_strangers_send_stays_text() {
             let answer = server.get(&format!("{url}?{}", url_encoded(&[(name, &short)])));
             check_page(&answer, answer.status, &["<main"]);
             assert!(answer.status < 500, "{url} {name}: {}", answer.status);
+        }
+        for what in ["check", "try", "shadow", "enforce", ""] {
+            let text = form(&[
+                ("secret", &own),
+                ("pipeline", "main"),
+                ("text", &format!("[[rule]]\nname = \"HELD\"\nwhen = {short}")),
+                ("do", what),
+            ]);
+            let answer = server.post("/console/rules/edit", &[FORM], &text);
+            check_page(&answer, 422, &["nothing has changed", "<textarea"]);
         }
         let path: String = url_encoded(&[("", &short)]).trim_start_matches('=').to_owned();
         let answer = server.get(&format!("/console/decisions/{path}"));
@@ -730,4 +751,74 @@ fn all_that_pages_load_is_small() {
         }
     }
     assert!((1_000..300 << 10).contains(&bytes), "{bytes} bytes");
+}
+
+/// A text of rules that is checked, tried on the past, judged in shadow, enforced, and gone back from, by forms alone.
+#[test]
+fn rules_are_edited_tried_and_taken_back() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
+    std::fs::write(directory.config_path(), POSTS).unwrap();
+    let server = start(&directory, &[]);
+    for user in ["ann", "bob"] {
+        let event = json!({"user": user, "text": "hello"});
+        assert_eq!(server.post("/v1/decide", &[JSON], &event.to_string()).status, 200);
+    }
+    let first = server.get("/v1/rules").json()["version"].as_str().unwrap().to_owned();
+    let page = server.get("/console/rules/edit?rule=HELD");
+    let own = secret(check_page(
+        &page,
+        200,
+        &["[[rule]]", "name = &quot;HELD&quot;", "Nothing is changed by that"],
+    ));
+    let send = |what: &str, text: &str| {
+        let fields =
+            [("secret", own.as_str()), ("pipeline", "main"), ("text", text), ("span", "1h"), ("do", what)];
+        server.post("/console/rules/edit", &[FORM], &form(&fields))
+    };
+    let wrong = "[[rule]]\r\nname = \"HELD\"\r\nwhen = \"user == 'ann' && txt != ''\"\r\n";
+    let answer = send("enforce", wrong);
+    check_page(
+        &answer,
+        422,
+        &["One mistake; nothing has changed", "data-line=\"3\"", "did you mean `text`?", "^</pre>"],
+    );
+    let right = wrong.replace("txt", "text");
+    check_page(&send("check", &right), 200, &["Nothing is wrong with it. It would change:", "rule.HELD"]);
+    let tried = send("try", &right);
+    assert_eq!(tried.status, 303, "{}", tried.body);
+    let trial = tried.header("location").unwrap().to_owned();
+    let page = loop {
+        let answer = server.get(trial.split('#').next().unwrap());
+        let page = check_page(&answer, 200, &["user == 'ann'", "What would have been decided"]).to_owned();
+        if page.contains("data-state=\"done\"") {
+            break page;
+        }
+        assert!(page.contains("Look again"), "{page}");
+    };
+    for text in ["The decision that changes", "review before", "−<bdi class=\"value\">HELD</bdi>", "50 %"] {
+        assert!(page.contains(text), "{text:?} is not in {page}");
+    }
+    assert_eq!(
+        send("shadow", &right).header("location"),
+        Some("/console/rules?pipeline=main&done=shadowed&n=0")
+    );
+    let candidate = server.get("/console/rules/version?version=candidate");
+    check_page(&candidate, 200, &["<ins>+when", "<del>-when", "Enforce the candidate"]);
+    check_page(&server.get("/console/rules/edit?candidate=true"), 200, &["user == 'ann'"]);
+    assert_eq!(
+        send("enforce", &right).header("location"),
+        Some("/console/rules?pipeline=main&done=enforced&n=0")
+    );
+    let now = server.get("/v1/rules").json()["version"].as_str().unwrap().to_owned();
+    check_page(
+        &server.get(&format!("/console/rules/version?version={now}")),
+        200,
+        &["in force", "<ins>", &first],
+    );
+    let back = form(&[("secret", &own), ("pipeline", "main"), ("version", &first)]);
+    assert_eq!(server.post("/console/rules/rollback", &[FORM], &back).status, 303);
+    assert_eq!(server.get("/v1/rules").json()["version"], first.as_str());
+    assert_eq!(server.get("/console/rules/names").json()["names"][0]["of"], "fact");
+    server.stop();
 }

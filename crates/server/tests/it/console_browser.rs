@@ -73,6 +73,17 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
         let ban = json!({"pipeline": "web", "kind": "ip", "label": "scanner", "value": value, "for": "7d"});
         assert_eq!(server.post("/v1/bans", &[JSON], &ban.to_string()).status, 200);
     }
+    let version = server.get("/v1/rules?pipeline=web").json()["version"].as_str().unwrap().to_owned();
+    let rules = "[[rule]]\nname = \"NEW\"\nwhen = \"http.status == 404\"\nscore = 20.0\n";
+    let toml = "Content-Type: application/toml";
+    assert_eq!(server.post("/v1/rules?pipeline=web", &[toml], rules).status, 200);
+    let rules = rules.replace("404", "403");
+    let trial = json!({"pipeline": "web", "rules": rules, "span": "30d"});
+    let trial = server.post("/v1/backtests", &[JSON], &trial.to_string()).json();
+    let trial = format!("/console/rules/edit?pipeline=web&trial={}", trial["id"].as_str().unwrap());
+    while !server.get(&trial).body.contains("data-state=\"done\"") {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
     let decision = |id: &str| format!("/console/decisions/{id}");
     let pages = json!({
         "overview": "/console/",
@@ -88,6 +99,9 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
         "limits": "/console/limits",
         "rules": "/console/rules",
         "rule": "/console/rules?pipeline=mail&sort=score",
+        "editor": "/console/rules/edit?pipeline=web&rule=PROBE",
+        "trial": trial,
+        "version": format!("/console/rules/version?pipeline=web&version={version}"),
         "reviews": "/console/reviews?by=ann",
         "settings": "/console/settings",
         "defaults": "/console/settings?scope=web&defaults=yes&text=rule.PROBE",

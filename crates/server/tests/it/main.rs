@@ -3,6 +3,7 @@
 mod access;
 mod auth;
 mod authority;
+mod backtests;
 mod bans;
 mod batch;
 mod challenge_solver;

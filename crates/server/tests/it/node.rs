@@ -5,7 +5,8 @@ use serde_json::Value;
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 74] = [
+pub(crate) const ROUTES: [(&str, &str); 80] = [
+    ("delete", "/v1/backtests/{id}"),
     ("delete", "/v1/bans"),
     ("delete", "/v1/nodes/{number}"),
     ("delete", "/v1/sessions/{id}"),
@@ -18,6 +19,8 @@ pub(crate) const ROUTES: [(&str, &str); 74] = [
     ("get", "/readyz"),
     ("get", "/v1/audit"),
     ("get", "/v1/auth/{name}"),
+    ("get", "/v1/backtests"),
+    ("get", "/v1/backtests/{id}"),
     ("get", "/v1/baits"),
     ("get", "/v1/bans"),
     ("get", "/v1/bans/ips"),
@@ -40,11 +43,14 @@ pub(crate) const ROUTES: [(&str, &str); 74] = [
     ("get", "/v1/reviews/{id}"),
     ("get", "/v1/rules"),
     ("get", "/v1/rules/comparison"),
+    ("get", "/v1/rules/names"),
+    ("get", "/v1/rules/versions/{version}"),
     ("get", "/v1/sessions"),
     ("get", "/v1/settings"),
     ("get", "/v1/timeline"),
     ("get", "/v1/tokens"),
     ("get", "/v1/top"),
+    ("post", "/v1/backtests"),
     ("post", "/v1/bans"),
     ("post", "/v1/batch/decide"),
     ("post", "/v1/batch/observe"),

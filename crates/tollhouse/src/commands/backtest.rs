@@ -1,30 +1,30 @@
 //! `tollhouse backtest`: what other rules or models would have decided.
 
+use std::io::Read;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use engine::Directory;
-use engine::backtest::{
-    Backtest, BacktestPair, BacktestQuery, BacktestReport, BacktestTally, ClassificationQuality, Replay,
-    ReplayError,
-};
+use engine::backtest::{Backtest, BacktestQuery, BacktestReport, BacktestTally, Replay, ReplayError};
 use event::Time;
 use indicatif::HumanCount;
 use journal::{JournalArchive, SkippedData};
-use judge::{Action, Mode};
+use judge::Action;
 use plan::{Config, Pipeline, Plan};
 use serde::Serialize;
+use server::api::{BacktestReportJson, BacktestRequest, Length, QualityJson, Timestamp};
 
+use crate::client::ApiClient;
 use crate::console::{BOLD, DIM, Output, Progress, TableCell, TextTable, colour, cut, help, say};
 use crate::exit::{CommandError, Exit};
 use crate::interrupt::Interrupt;
 use crate::losses::say_losses;
 use crate::message_reader::ThreadsOption;
 use crate::object_journal::JournalOption;
-use crate::options::{EngineOptions, JsonOption, time};
+use crate::options::{EngineOptions, JsonOption, ServerOptions, time};
 use crate::ordered_pool::map_ordered;
 
 /// Judge the journal's decisions by other rules or models, and show what changes
@@ -37,15 +37,28 @@ Examples:
   tollhouse backtest --data ./data --rules new.toml --bad spam --caught quarantine --caught reject
   tollhouse backtest --data ./data --rules new-windows.toml --replay
   tollhouse backtest --data ./data --rules new.toml --journal s3://bucket/decisions
+  tollhouse backtest --server http://127.0.0.1:8377 --rules posted.toml --last 1h
+  tollhouse backtest --server http://127.0.0.1:8377 --kept 3f9c --last 7d
 
 Reads facts and readings as they were logged, and changes nothing; a server may run on the
 directory. Rules that need a fact that was not logged are left out and named. Precision, recall and
 false positive rate cover decisions with feedback. --replay counts all events and feedback of the
-journal anew instead of reading logged readings.")]
+journal anew instead of reading logged readings. With --server the server goes through its own
+journal in the background, and --rules is a text as `tollhouse rules post` takes it: it is laid over
+the pipeline's file. Ctrl-C cancels it.")]
 pub(crate) struct BacktestArgs {
     /// Configuration file with the rules to try, instead of the data directory's own
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
+    /// With --server: a version that the server keeps, or a unique beginning of it
+    #[arg(long, value_name = "VERSION", requires = "server", conflicts_with = "rules")]
+    kept: Option<String>,
+    /// With --server: the candidate that was posted
+    #[arg(long, requires = "server", conflicts_with_all = ["rules", "kept"])]
+    candidate: bool,
+    /// With --server: the time before now that is gone through [default: 1d]
+    #[arg(long, value_name = "SPAN", requires = "server", conflicts_with = "from")]
+    last: Option<event::Span>,
     /// Model file to try instead of the one that the configuration names
     #[arg(long, value_name = "NAME=FILE")]
     model: Vec<ModelFile>,
@@ -69,6 +82,8 @@ pub(crate) struct BacktestArgs {
     replay: bool,
     #[command(flatten)]
     threads: ThreadsOption,
+    #[command(flatten)]
+    server: ServerOptions,
     #[command(flatten)]
     journal: JournalOption,
     #[command(flatten)]
@@ -104,8 +119,86 @@ struct BacktestLine<'a> {
 
 /// Rules that changed most, as far as people are shown them.
 const RULES_SHOWN: usize = 40;
+/// Decisions that are shown; `--json` has fifty.
+const EXAMPLES_SHOWN: usize = 20;
+/// Largest text of rules that is read.
+const TEXT_BYTES_MAX: u64 = 16 << 20;
+
+/// Reads a text of rules.
+fn read_text(path: &Path) -> Result<String, CommandError> {
+    let mut text = String::new();
+    let opened = std::fs::File::open(path);
+    let read = opened.and_then(|file| file.take(TEXT_BYTES_MAX).read_to_string(&mut text));
+    read.map_err(|error| CommandError::new(format_args!("{}: {error}", path.display())))?;
+    Ok(text)
+}
+
+/// The time between two looks at what a server does.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Has a server judge its journal anew, and waits for that.
+fn ask(args: &BacktestArgs, client: &ApiClient) -> Result<Exit, CommandError> {
+    if args.replay || !args.model.is_empty() || args.journal.is_named() {
+        return Err(CommandError::new("a server tries rules on its own journal, by the models that it has")
+            .help("leave out --replay, --model and --journal, or work on the directory with --data"));
+    }
+    let mut out = Output::new(args.json.json);
+    let rules = args.rules.as_deref().map(|path| read_text(path)).transpose()?;
+    let begun = client.begin_backtest(&BacktestRequest {
+        pipeline: args.pipeline.clone(),
+        rules,
+        version: args.kept.clone(),
+        candidate: args.candidate,
+        span: args.last.map(Length),
+        from: args.from.map(Timestamp),
+        to: args.to.map(Timestamp),
+        bad: args.bad.clone(),
+        caught: args.caught.clone(),
+        sample_only: false,
+    })?;
+    let interrupt = Interrupt::watch(None);
+    let progress = Progress::new("thousandths of the time", Some(1000));
+    let done = loop {
+        let seen = client.backtest(&begun.id)?;
+        progress.set((seen.progress * 1000.0) as u64, 1000);
+        if !["waiting", "sampling", "running"].contains(&seen.state.as_str()) {
+            break seen;
+        }
+        if interrupt.raised() {
+            client.cancel_backtest(&begun.id)?;
+            return Ok(Exit::Interrupted);
+        }
+        std::thread::sleep(LOOK);
+    };
+    drop(progress);
+    if done.state != "done" {
+        return Err(CommandError::new(done.problem.unwrap_or(done.state)));
+    }
+    if out.is_json() {
+        out.json(&done)?;
+        out.flush()?;
+        return Ok(Exit::Fine);
+    }
+    let Some(report) = &done.report else { return Ok(Exit::Fine) };
+    show(report, &mut out)?;
+    out.flush()?;
+    say(format_args!("{} decisions judged anew, of {} to {}", HumanCount(report.rows), done.from, done.to));
+    for missing in &report.not_logged {
+        crate::console::error(format_args!(
+            "{} was not logged for {} decisions; left out there: {}",
+            missing.fact,
+            HumanCount(missing.rows),
+            missing.needed_by.join(", ")
+        ));
+    }
+    let whole = report.not_logged.is_empty() && report.undescribed == 0 && done.damaged == 0;
+    Ok(if whole { Exit::Fine } else { Exit::Found })
+}
 
 pub(crate) fn run(args: BacktestArgs) -> Result<Exit, CommandError> {
+    if let Some(client) = args.server.client()? {
+        return ask(&args, &client);
+    }
     let mut out = Output::new(args.json.json);
     let directory = args.engine.directory()?;
     let (plan, pipeline) = pipeline(&args, &directory)?;
@@ -137,7 +230,7 @@ pub(crate) fn run(args: BacktestArgs) -> Result<Exit, CommandError> {
     if out.is_json() {
         out.json(&BacktestLine { report: &report, rows_per_second, threads })?;
     } else {
-        show(&report, &mut out)?;
+        show(&BacktestReportJson::from(&report), &mut out)?;
     }
     out.flush()?;
     say(format_args!(
@@ -251,7 +344,7 @@ pub(super) fn judge(
     }
 }
 
-fn show(report: &BacktestReport, out: &mut Output) -> Result<(), CommandError> {
+fn show(report: &BacktestReportJson, out: &mut Output) -> Result<(), CommandError> {
     out.line(format_args!(
         "{BOLD}{} of {} decisions change{BOLD:#}, {} have another score",
         HumanCount(report.changed),
@@ -270,14 +363,15 @@ fn show(report: &BacktestReport, out: &mut Output) -> Result<(), CommandError> {
         out.line(format_args!("{table}"))?;
     }
     if report.labelled > 0 {
-        show_quality(report.labelled, &report.quality, out)?;
+        show_quality(report.labelled, [&report.before, &report.after], out)?;
     }
     show_rules(report, out)?;
-    for (index, example) in report.examples.iter().enumerate() {
+    show_labels(report, out)?;
+    for (index, example) in report.examples.iter().take(EXAMPLES_SHOWN).enumerate() {
         if index == 0 {
             out.line(format_args!("\n{BOLD}The largest changes{BOLD:#}"))?;
         }
-        let (before, after) = (example.before, example.after);
+        let (before, after) = (&example.before, &example.after);
         let changes = example.fires_now.iter().map(|rule| format!("+{rule}"));
         let changes: Vec<String> =
             changes.chain(example.fires_no_more.iter().map(|rule| format!("-{rule}"))).collect();
@@ -299,22 +393,21 @@ fn show(report: &BacktestReport, out: &mut Output) -> Result<(), CommandError> {
 
 fn show_quality(
     labelled: u64,
-    quality: &BacktestPair<ClassificationQuality>,
+    [before, after]: [&QualityJson; 2],
     out: &mut Output,
 ) -> Result<(), CommandError> {
     out.line(format_args!("\n{BOLD}Of {} with feedback{BOLD:#}", HumanCount(labelled)))?;
     let mut table = TextTable::default();
     let head = ["", "precision", "recall", "false positive rate", "caught bad", "caught good", "missed bad"];
     table.row(head.map(|name| TableCell::number(name, DIM)));
-    for (name, side) in [("before", quality.before), ("after", quality.after)] {
+    for (name, counts) in [("before", before), ("after", after)] {
         let share =
             |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.2} %", share * 100.0));
-        let counts = side.counts;
         table.row([
             TableCell::text(name, DIM),
-            TableCell::number(share(side.precision), BOLD),
-            TableCell::number(share(side.recall), BOLD),
-            TableCell::number(share(side.false_positive_rate), BOLD),
+            TableCell::number(share(counts.precision), BOLD),
+            TableCell::number(share(counts.recall), BOLD),
+            TableCell::number(share(counts.false_positive_rate), BOLD),
             TableCell::number(HumanCount(counts.true_positives), DIM),
             TableCell::number(HumanCount(counts.false_positives), DIM),
             TableCell::number(HumanCount(counts.false_negatives), DIM),
@@ -323,7 +416,25 @@ fn show_quality(
     out.line(format_args!("{table}"))
 }
 
-fn show_rules(report: &BacktestReport, out: &mut Output) -> Result<(), CommandError> {
+/// Shows the labels of which decisions change.
+fn show_labels(report: &BacktestReportJson, out: &mut Output) -> Result<(), CommandError> {
+    let changed: Vec<_> = report.labels.iter().filter(|label| label.changed > 0).collect();
+    if changed.is_empty() {
+        return Ok(());
+    }
+    out.line(format_args!("\n{BOLD}Labels of which decisions change{BOLD:#}"))?;
+    let mut table = TextTable::default();
+    for label in changed {
+        table.row([
+            TableCell::number(HumanCount(label.changed), BOLD),
+            TableCell::text(format!("of {}", HumanCount(label.rows)), DIM),
+            TableCell::text(cut(&label.label, 20), BOLD),
+        ]);
+    }
+    out.line(format_args!("{table}"))
+}
+
+fn show_rules(report: &BacktestReportJson, out: &mut Output) -> Result<(), CommandError> {
     let mut changed: Vec<_> = report.rules.iter().filter(|rule| rule.before != rule.after).collect();
     changed.sort_by_key(|rule| std::cmp::Reverse(rule.before.abs_diff(rule.after)));
     if changed.is_empty() {
@@ -337,8 +448,8 @@ fn show_rules(report: &BacktestReport, out: &mut Output) -> Result<(), CommandEr
         TableCell::text("rule", DIM),
     ]);
     for rule in changed.iter().take(RULES_SHOWN) {
-        let mode = match rule.mode {
-            Some(Mode::Enforce) => String::new(),
+        let mode = match rule.mode.as_deref() {
+            Some("enforce") => String::new(),
             Some(mode) => format!(" ({mode})"),
             None => " (gone)".to_owned(),
         };

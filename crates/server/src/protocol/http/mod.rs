@@ -2,6 +2,7 @@
 
 mod access;
 mod audit;
+pub(crate) mod backtests;
 pub(crate) mod bans;
 pub(crate) mod batch;
 pub(crate) mod body;
@@ -156,6 +157,10 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
         .routes(routes!(rules::rollback))
         .routes(routes!(rules::promote))
         .routes(routes!(rules::comparison))
+        .routes(routes!(rules::version))
+        .routes(routes!(rules::names))
+        .routes(routes!(backtests::begin, backtests::list))
+        .routes(routes!(backtests::backtest, backtests::cancel))
         .routes(routes!(node::pipelines))
         .routes(routes!(nodes::nodes))
         .routes(routes!(nodes::forget))

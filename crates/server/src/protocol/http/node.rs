@@ -207,6 +207,12 @@ POST /v1/rules/reload     take over what the files say now
 POST /v1/rules/rollback   go back to a version: {\"version\": ...}
 POST /v1/rules/promote    enforce the candidate
 GET  /v1/rules/comparison how the candidate compares with what is enforced
+GET  /v1/rules/versions/{version} a version's text: ?against= also what differs
+GET  /v1/rules/names      the names that conditions may have
+POST /v1/backtests        judge past decisions by other rules: {\"rules\": ..., \"span\": \"1d\"}
+GET  /v1/backtests        the last ones
+GET  /v1/backtests/{id}   how far one is, and its report
+DELETE /v1/backtests/{id} cancel it
 GET  /v1/nodes            the nodes that share statistics, and how they are
 DELETE /v1/nodes/{number} take a node that is gone for good out of the list
 POST /v1/snapshots        make a copy of the data directory

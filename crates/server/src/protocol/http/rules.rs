@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use data_encoding::HEXLOWER;
 use engine::{Proposal, ReloadOutcome};
 use serde::Deserialize;
@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 
 use super::{JsonBody, QueryParams};
 use crate::api;
-use crate::core::grant::note;
+use crate::core::grant::{RequestGrant, note};
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, INVALID_BODY, NOT_FOUND, ProblemResponses};
 use crate::core::relay;
@@ -31,15 +31,26 @@ pub(crate) struct RulesParams {
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct PostParams {
+pub(crate) struct PostParams {
     /// The pipeline; the first of the configuration if none is named.
-    pipeline: Option<String>,
+    pub(crate) pipeline: Option<String>,
     /// Only answer what would change.
     #[serde(default)]
-    dry_run: bool,
+    pub(crate) dry_run: bool,
     /// Judge them beside the enforced rules, without influence.
     #[serde(default)]
-    candidate: bool,
+    pub(crate) candidate: bool,
+}
+
+/// The version that another one is compared with.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct VersionParams {
+    /// The pipeline; the first of the configuration if none is named.
+    pub(crate) pipeline: Option<String>,
+    /// Another version, or `candidate`: the difference from it to this one is answered, too.
+    pub(crate) against: Option<String>,
 }
 
 /// The parameters that say whether only to answer what would change.
@@ -66,8 +77,10 @@ where
         + 'static,
 {
     let (engine, now) = (Arc::clone(&node.engine), node.now());
+    let who = RequestGrant::current().map(|grant| grant.name().to_owned());
     let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
-        let changed = proposal(&|proposal| engine.change_unless(proposal, now, dry_run, is_over));
+        let changed =
+            proposal(&|proposal| engine.change_unless(proposal, who.as_deref(), now, dry_run, is_over));
         if !dry_run {
             log_reload(&changed);
         }
@@ -113,7 +126,7 @@ pub(crate) async fn rules(
     ),
     responses((status = 200, description = "What has changed", body = api::ReloadOutcomeJson), ProblemResponses),
 )]
-pub(super) async fn post(
+pub(crate) async fn post(
     State(node): State<Arc<Node>>,
     QueryParams(PostParams { pipeline, dry_run, candidate }): QueryParams<PostParams>,
     body: axum::body::Bytes,
@@ -207,4 +220,46 @@ pub(crate) async fn comparison(
             .help("post one with `POST /v1/rules?candidate=true`, or name its file in the configuration")
     })?;
     Ok(Json(api::ComparisonJson::from(&comparison)))
+}
+
+/// Answers the text of a version: every setting of the pipeline, with those of its preset, and who put it in force. The version is
+/// one that is kept, or as much of its beginning as no other has, or `candidate`. With `against` also the lines that differ.
+#[utoipa::path(
+    get,
+    path = "/v1/rules/versions/{version}",
+    operation_id = "version",
+    tag = "rules",
+    params(("version" = String, Path, description = "The version, or `candidate`"), VersionParams),
+    responses((status = 200, description = "The version", body = api::VersionTextJson), ProblemResponses),
+)]
+pub(crate) async fn version(
+    State(node): State<Arc<Node>>,
+    Path(version): Path<String>,
+    QueryParams(params): QueryParams<VersionParams>,
+) -> Result<Json<api::VersionTextJson>, HttpFailure> {
+    let name = node.pipeline(params.pipeline.as_deref())?.name.clone();
+    let engine = Arc::clone(&node.engine);
+    let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
+        let of = engine.version_text(&name, &version, is_over)?;
+        let other = params.against.as_deref().map(|other| engine.version_text(&name, other, is_over));
+        Ok::<_, engine::ReloadError>(api::VersionTextJson::new(name, &of, other.transpose()?.as_ref()))
+    };
+    Ok(Json(node.scans.run(node.timeout() / 2, work).await??))
+}
+
+/// Lists the names that conditions of a pipeline's rules may have, for editors that complete them: facts, counts of keys, labels,
+/// sets, rules and functions.
+#[utoipa::path(
+    get,
+    path = "/v1/rules/names",
+    operation_id = "names",
+    tag = "rules",
+    params(RulesParams),
+    responses((status = 200, description = "The names", body = api::RuleNamesJson), ProblemResponses),
+)]
+pub(crate) async fn names(
+    State(node): State<Arc<Node>>,
+    QueryParams(params): QueryParams<RulesParams>,
+) -> Result<Json<api::RuleNamesJson>, HttpFailure> {
+    Ok(Json(api::RuleNamesJson::of(&*node.pipeline(params.pipeline.as_deref())?)))
 }

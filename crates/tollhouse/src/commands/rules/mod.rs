@@ -38,6 +38,7 @@ enum RulesCommand {
     Reload(rollout::RulesReloadArgs),
     Versions(rollout::RulesVersionsArgs),
     Rollback(rollout::RulesRollbackArgs),
+    Show(rollout::RulesShowArgs),
     Compare(rollout::RulesCompareArgs),
     Promote(rollout::RulesPromoteArgs),
 }
@@ -53,6 +54,7 @@ pub(crate) fn run(args: RulesArgs) -> Result<Exit, CommandError> {
         RulesCommand::Reload(args) => rollout::reload(args),
         RulesCommand::Versions(args) => rollout::versions(args),
         RulesCommand::Rollback(args) => rollout::rollback(args),
+        RulesCommand::Show(args) => rollout::show_version(args),
         RulesCommand::Compare(args) => rollout::compare(args),
         RulesCommand::Promote(args) => rollout::promote(args),
     }

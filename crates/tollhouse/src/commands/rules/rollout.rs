@@ -9,7 +9,7 @@ use server::api;
 
 use crate::client::{ApiClient, CallError};
 use crate::clock::now;
-use crate::console::{BOLD, DIM, Output, TableCell, TextTable, say};
+use crate::console::{BOLD, DIM, GREEN, Output, RED, TableCell, TextTable, printable, say};
 use crate::exit::{CommandError, Exit};
 use crate::options::{Backend, EngineOptions, JsonOption, LocalEngine, ServerOptions, TargetServerOptions};
 
@@ -97,6 +97,29 @@ pub(crate) struct RulesRollbackArgs {
     version: String,
     #[command(flatten)]
     at: PipelineTargetArgs,
+}
+
+/// Show a version that a server keeps, or how it differs from another
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse rules show 3f9c --server http://127.0.0.1:8377
+  tollhouse rules show candidate --against 3f9c --server http://127.0.0.1:8377
+  tollhouse rules show 3f9c --server http://127.0.0.1:8377 --json | jq -r .who
+
+The text has every setting, with those of the preset. `candidate` is the one that was posted.")]
+pub(crate) struct RulesShowArgs {
+    /// The version, or a unique beginning of it
+    #[arg(value_name = "VERSION", id = "kept")]
+    version: String,
+    /// Show only the lines that differ from this version
+    #[arg(long, value_name = "VERSION")]
+    against: Option<String>,
+    /// The pipeline; without it the first of the configuration
+    #[arg(long, value_name = "NAME")]
+    pipeline: Option<String>,
+    #[command(flatten)]
+    node: TargetServerOptions,
 }
 
 /// Show how a server's candidate compares with what is enforced
@@ -276,11 +299,14 @@ pub(super) fn versions(args: RulesVersionsArgs) -> Result<Exit, CommandError> {
     if out.is_json() {
         out.json(&rules)?;
     } else {
-        for api::VersionJson { version, since, by } in &rules.versions {
+        for api::VersionJson { version, since, by, who } in &rules.versions {
             let mark = if *version == rules.version { "in force" } else { "" };
             let since = since.map(|since| since.to_string()).unwrap_or_default();
+            let who = who.as_deref().map(printable).unwrap_or_default();
             out.line(
-                format_args!("{version}  {by:<8}  {DIM}{since:<27}{DIM:#}  {mark}").to_string().trim_end(),
+                format_args!("{version}  {by:<8}  {DIM}{since:<27}{DIM:#}  {mark:<8}  {who}")
+                    .to_string()
+                    .trim_end(),
             )?;
         }
     }
@@ -288,6 +314,36 @@ pub(super) fn versions(args: RulesVersionsArgs) -> Result<Exit, CommandError> {
     if rules.back {
         say("a kept version is in force, until the files change or rules are posted");
     }
+    Ok(Exit::Fine)
+}
+
+pub(super) fn show_version(args: RulesShowArgs) -> Result<Exit, CommandError> {
+    let RulesShowArgs { version, against, pipeline, node } = args;
+    let mut out = Output::new(node.json.json);
+    let shown = node.client()?.version(pipeline.as_deref(), &version, against.as_deref())?;
+    if out.is_json() {
+        out.json(&shown)?;
+        out.flush()?;
+        return Ok(Exit::Fine);
+    }
+    match &shown.difference {
+        None => out.line(shown.text.trim_end())?,
+        Some(difference) => {
+            for line in &difference.lines {
+                let style = match line.as_bytes().first() {
+                    Some(b'+') => GREEN,
+                    Some(b'-') => RED,
+                    _ => DIM,
+                };
+                out.line(format_args!("{style}{}{style:#}", printable(line)))?;
+            }
+        }
+    }
+    out.flush()?;
+    let api::VersionJson { version, since, by, who } = &shown.version;
+    let since = since.map(|since| format!(" since {since}")).unwrap_or_default();
+    let who = who.as_deref().map(|who| format!(", by {}", printable(who))).unwrap_or_default();
+    say(format_args!("{version} ({by}){since}{who}"));
     Ok(Exit::Fine)
 }
 
