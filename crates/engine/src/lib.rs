@@ -5,6 +5,7 @@
 //! are passed in.
 
 mod aggregate;
+mod anomalies;
 pub mod backtest;
 mod ban;
 mod ban_list;
@@ -23,12 +24,14 @@ pub mod feedback;
 mod fleet;
 mod judged_scores;
 mod key_timeline;
+mod learner_states;
 mod learners;
 pub mod limit;
 mod maintenance;
 mod metrics;
 mod opening;
 mod pipeline;
+mod related_keys;
 mod relearning;
 mod reload;
 mod reputation_ranking;
@@ -55,6 +58,7 @@ use candidate::CandidateTallies;
 use content_keys::ContentKeys;
 use reload::{RulesState, VersionHistory};
 
+pub use anomalies::{ANOMALY_SPAN, Anomaly, AnomalySort};
 pub use ban::BanError;
 pub use ban_list::{AddressRange, Ban, BanChanges, BanList, BanScope, LabelSource};
 pub use candidate::{CandidateComparison, CandidateExample, ComparedVerdict};
@@ -85,6 +89,7 @@ pub use fleet::{
 pub use judge::Severity;
 pub use judged_scores::{PipelineCalibration, PromisedLine};
 pub use key_timeline::{HotKey, KeyName, KeyStatistics, KeyStatisticsError, KeyTimeline, Ranking};
+pub use learner_states::{ClassifierState, LinearState, ModelState};
 pub use learners::{
     LessonBounds, LessonId, LessonPage, LessonPosition, LessonReceipt, LessonRegister, ModelSnapshot,
     SharedLesson, SharedModelName, SharedModelState, SnapshotStream,
@@ -100,6 +105,7 @@ pub use pipeline::trainer::TrainingTotal;
 pub use pipeline::{
     Decision, DecisionStage, JOURNAL_UNAVAILABLE, LEDGER_UNAVAILABLE, ON_ALLOW_LIST, StageWatcher, UNDECIDED,
 };
+pub use related_keys::{RELATED_DECISIONS, RelatedKey, RelatedKeys};
 pub use relearning::{KnownModels, LessonCounts, RelearnError, RelearnProgress, RelearnReport};
 pub use reload::{PipelineChange, Proposal, ReloadError, ReloadOutcome, RulesInfo, VersionInfo, VersionText};
 pub use reputation_ranking::{RankedReputation, ReputationRanking};
@@ -110,7 +116,9 @@ pub use review_queue::{
     ReviewPage, ReviewQueue, ReviewState, ReviewVerdict, ReviewWord, ReviewWordError,
 };
 pub use search::live::{DecisionWatch, WATCHERS_MAX, WatchedEvent};
-pub use search::statistics::{DecisionStatistics, JudgedCounts, MovedLine, RuleStatistics, StatisticsQuery};
+pub use search::statistics::{
+    DecisionStatistics, JudgedCounts, MovedLine, ProbabilityBin, RuleStatistics, StatisticsQuery,
+};
 pub use search::{
     DecisionFilter, DecisionPage, DecisionQuery, DecisionSearchError, FactSelection, KeyChoice, LabelFilter,
     ListedDecision,

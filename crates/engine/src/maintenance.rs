@@ -185,20 +185,9 @@ impl Engine {
 impl Engine {
     /// Returns the sentences for people about what does not come true any more of what pipelines promise and their probabilities.
     fn drift(&self) -> Option<String> {
-        let mut warnings = Vec::new();
-        for pipeline in &self.plan().pipelines {
-            let lines = self.promised_lines(pipeline);
-            if let Some(line) = lines.first().filter(|line| line.mislabelled > 0) {
-                warnings.push(format!(
-                    "{} events that were judged good in `{}` score like bad ones: their labels look wrong, so bands leave them out",
-                    line.mislabelled, pipeline.name
-                ));
-            }
-            for line in lines {
-                warnings.extend(line.drift.warning(&pipeline.name, line.action.name(), line.false_positives));
-            }
-            warnings.extend(self.calibration(pipeline).drift.warning(&pipeline.name));
-        }
+        let plan = self.plan();
+        let warnings: Vec<String> =
+            plan.pipelines.iter().flat_map(|pipeline| self.drift_warnings(pipeline)).collect();
         (!warnings.is_empty()).then(|| warnings.join("; "))
     }
 }

@@ -83,11 +83,13 @@ pub struct DecisionHead<'b> {
     pub event_id: Option<&'b str>,
 }
 
-/// Score and action of a decision.
+/// Score, probability and action of a decision.
 #[derive(Clone, Copy, Debug)]
 pub struct DecisionOutcome {
     /// The score.
     pub score: f64,
+    /// The probability that the event is bad; a visitor that does not want it may get none.
+    pub probability: Option<f64>,
     /// The action.
     pub action: Action,
 }
@@ -154,7 +156,7 @@ impl<'b> RecordReader<'b> {
     /// Passes over the keys and reads the verdict; `fired` gets the names of rules, and whether they were in shadow.
     pub(super) fn verdict(&mut self, mut fired: impl FnMut(&'b str, bool)) -> Result<DecisionOutcome> {
         self.content()?;
-        let (score, _probability, action) = (self.float()?, self.float()?, self.made::<Action>()?);
+        let (score, probability, action) = (self.float()?, self.float()?, self.made::<Action>()?);
         for shadow in [false, true] {
             for _ in 0..self.varint()? {
                 fired(self.text()?, shadow);
@@ -162,7 +164,7 @@ impl<'b> RecordReader<'b> {
             }
         }
         self.pass_next()?;
-        Ok(DecisionOutcome { score, action })
+        Ok(DecisionOutcome { score, probability: Some(probability), action })
     }
 
     /// Returns the bytes that `pass` passes over.

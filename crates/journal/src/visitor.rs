@@ -25,6 +25,11 @@ pub trait RecordVisitor<'w> {
         false
     }
 
+    /// Returns true if the probabilities of decisions are wanted.
+    fn wants_probabilities(&self) -> bool {
+        false
+    }
+
     /// Returns true if the keys of decisions are wanted.
     fn wants_keys(&self) -> bool {
         false

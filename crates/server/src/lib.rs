@@ -37,7 +37,7 @@ pub use self::core::reload::reload;
 pub use self::core::service_manager::ServiceManager;
 pub use self::core::tls::TlsError;
 pub use self::core::tls::validity::CertificateValidity;
-pub use self::core::{framing, trusted_proxies};
+pub use self::core::{form_data, framing, trusted_proxies};
 #[cfg(feature = "grpc")]
 pub use self::protocol::grpc_transport::proto;
 pub use self::protocol::input::ARROW as ARROW_MEDIA_TYPE;

@@ -266,7 +266,7 @@ impl<'a> RecordVisitor<'a> for RowCollector<'a> {
         }
     }
 
-    fn decided(&mut self, DecisionOutcome { score, action }: DecisionOutcome) {
+    fn decided(&mut self, DecisionOutcome { score, action, .. }: DecisionOutcome) {
         if let (Some((id, time, version, failed)), Some((name, _))) = (self.current.take(), &self.last) {
             let before = RowVerdict { score, action };
             self.bench.keep(PendingRow { id, version, before, time, failed }, name);

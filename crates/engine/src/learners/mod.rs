@@ -341,6 +341,19 @@ impl LinearLearners {
         })
     }
 
+    /// The lessons of one of a classifier's learners.
+    pub(crate) fn learned(
+        &self,
+        pipeline: &Pipeline,
+        plan: &ClassifierPlan,
+        view: LinearView,
+    ) -> LessonCounts {
+        let name = LearnerName { space: pipeline.space.0, classifier: plan.kind.0, view };
+        let learned = self.known(name).map(|learner| learner.learned());
+        let [good, bad] = learned.unwrap_or_default();
+        LessonCounts { good, bad }
+    }
+
     /// Learners of a pipeline's classifiers that have learned nothing, in memory alone.
     pub(crate) fn anew(&self, pipeline: &Pipeline) -> LinearLearners {
         let learners = LearnerName::all(pipeline).map(|name| (name, Arc::default()));

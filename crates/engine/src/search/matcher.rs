@@ -325,6 +325,7 @@ fn contains(value: &Value, text: &str) -> bool {
 pub(super) struct FiredRow {
     pub(super) id: RecordId,
     pub(super) score: f64,
+    pub(super) probability: Option<f64>,
     pub(super) action: Action,
     /// The place of its rules among all.
     rules: Range<usize>,
@@ -452,6 +453,10 @@ impl<'a, S: DecisionSource + ?Sized> RecordVisitor<'a> for MatchVisitor<'_, 'a, 
         self.matcher.filter.event_id.is_some()
     }
 
+    fn wants_probabilities(&self) -> bool {
+        self.fired.is_some()
+    }
+
     fn wants_keys(&self) -> bool {
         // Versions are met before keys are read.
         self.reads_facts && self.needs_keys
@@ -474,7 +479,7 @@ impl<'a, S: DecisionSource + ?Sized> RecordVisitor<'a> for MatchVisitor<'_, 'a, 
         }
     }
 
-    fn decided(&mut self, DecisionOutcome { score, action }: DecisionOutcome) {
+    fn decided(&mut self, DecisionOutcome { score, probability, action }: DecisionOutcome) {
         let Some(MatchedRow { id, version, has_key, has_rule, fired }) = self.row.take() else { return };
         let fits = has_rule && self.matcher.filter.fits_outcome(score, action);
         let text = self.matcher.text.as_deref();
@@ -482,7 +487,7 @@ impl<'a, S: DecisionSource + ?Sized> RecordVisitor<'a> for MatchVisitor<'_, 'a, 
         match &mut self.fired {
             Some(rows) if fits => {
                 let rules = fired..rows.fired.len();
-                rows.rows.push(FiredRow { id, score, action, rules });
+                rows.rows.push(FiredRow { id, score, probability, action, rules });
             }
             Some(rows) => rows.fired.truncate(fired),
             None if fits => self.found.push(id),

@@ -69,6 +69,22 @@ pub struct MovedLine {
     pub between: JudgedCounts,
 }
 
+/// Decisions whose probability, as it was said then, is within a range.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ProbabilityBin {
+    /// The lowest probability of the bin.
+    pub from: f64,
+    /// The probability at which the next bin begins; 1 belongs to the last.
+    pub to: f64,
+    /// The decisions.
+    pub decisions: JudgedCounts,
+    /// The number of bad ones among the judged that their probabilities let expect: the sum of these.
+    pub expected: f64,
+}
+
+/// The edges of bins of probabilities: narrow at both ends, where most decisions are.
+const PROBABILITIES: [f64; 14] = [0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99];
+
 /// Statistics of past decisions of a pipeline.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DecisionStatistics {
@@ -84,6 +100,8 @@ pub struct DecisionStatistics {
     pub rules: Vec<RuleStatistics>,
     /// Decisions by the score at which their bin begins, rising.
     pub scores: Vec<(f64, JudgedCounts)>,
+    /// Decisions by the probability that was said of them, in bins that have some, rising.
+    pub probabilities: Vec<ProbabilityBin>,
     /// The bands as they begin now, by score.
     pub bands: Vec<(Action, f64)>,
     /// The line that was to be moved, if the pipeline has it.
@@ -229,6 +247,7 @@ struct StatisticsBuilder<'q> {
     /// The sums of each rule, by its number.
     rules: Vec<RuleStatistics>,
     scores: BTreeMap<i64, JudgedCounts>,
+    probabilities: [ProbabilityBin; PROBABILITIES.len()],
     /// Ids of the block before that may come again.
     seen: BTreeSet<RecordId>,
 }
@@ -250,7 +269,12 @@ impl<'q> StatisticsBuilder<'q> {
             ..DecisionStatistics::default()
         };
         let (sides, rules, scores, seen) = Default::default();
-        StatisticsBuilder { query, pipeline, sides, made, rules, scores, seen }
+        let probabilities = std::array::from_fn(|place| ProbabilityBin {
+            from: PROBABILITIES[place],
+            to: PROBABILITIES.get(place + 1).copied().unwrap_or(1.0),
+            ..ProbabilityBin::default()
+        });
+        StatisticsBuilder { query, pipeline, sides, made, rules, scores, probabilities, seen }
     }
 
     fn add(&mut self, fired: &FiredRows, row: &FiredRow, class: Option<Arc<str>>) {
@@ -278,6 +302,14 @@ impl<'q> StatisticsBuilder<'q> {
         }
         let bin = (row.score / self.query.bin).floor().clamp(-BINS_MAX, BINS_MAX - 1.0);
         self.scores.entry(bin as i64).or_default().add(is_bad);
+        if let Some(probability) = row.probability.filter(|probability| !probability.is_nan()) {
+            let place = PROBABILITIES.partition_point(|from| *from <= probability).saturating_sub(1);
+            let bin = &mut self.probabilities[place];
+            bin.decisions.add(is_bad);
+            if is_bad.is_some() {
+                bin.expected += probability.clamp(0.0, 1.0);
+            }
+        }
         if let Some(moved) = &mut self.made.moved {
             let (low, high) = (moved.at.min(moved.to), moved.at.max(moved.to));
             if low <= row.score && row.score < high {
@@ -296,6 +328,8 @@ impl<'q> StatisticsBuilder<'q> {
         let bin = self.query.bin;
         self.made.scores =
             self.scores.into_iter().map(|(number, sums)| (number as f64 * bin, sums)).collect();
+        self.made.probabilities =
+            self.probabilities.into_iter().filter(|bin| bin.decisions.total() > 0).collect();
         self.made
     }
 }

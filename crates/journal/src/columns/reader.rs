@@ -523,6 +523,10 @@ impl ColumnarSegment {
             true => Some(self.cursor(group, own::EVENT_ID, &mut budget)?),
             false => None,
         };
+        let mut probabilities = match look.wants_probabilities() && verdicts.is_some() {
+            true => Some(self.cursor(group, own::PROBABILITY, &mut budget)?),
+            false => None,
+        };
         let mut details = match wants_signals || wants_keys || (group.extras && verdicts.is_some()) {
             true => Some(self.cursor(group, own::DETAIL, &mut budget)?),
             false => None,
@@ -533,6 +537,7 @@ impl ColumnarSegment {
         for _ in 0..group.rows {
             let [what, pipeline, version, id, time, decision, class] = of.each_mut().map(ColumnCursor::next);
             let verdict = verdicts.as_mut().map(|of| of.each_mut().map(ColumnCursor::next));
+            let probability = probabilities.as_mut().map(ColumnCursor::next);
             let detail = details.as_mut().map(ColumnCursor::next);
             let event_id = event_ids.as_mut().map(ColumnCursor::next);
             let id = id.text().and_then(|id| id.parse().ok()).ok_or_else(damaged)?;
@@ -591,7 +596,11 @@ impl ColumnarSegment {
             }
             let action: Option<Action> = action.text().and_then(|action| action.parse().ok());
             let (score, action) = (score.float().ok_or_else(damaged)?, action.ok_or_else(damaged)?);
-            look.decided(DecisionOutcome { score, action });
+            let probability = match probability {
+                Some(probability) => Some(probability.float().ok_or_else(damaged)?),
+                None => None,
+            };
+            look.decided(DecisionOutcome { score, probability, action });
         }
         Ok(())
     }

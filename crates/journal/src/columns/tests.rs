@@ -154,6 +154,10 @@ impl<'w> RecordVisitor<'w> for Notes<'w> {
         true
     }
 
+    fn wants_probabilities(&self) -> bool {
+        true
+    }
+
     fn wants_keys(&self) -> bool {
         true
     }

@@ -127,7 +127,6 @@ pub struct PipelineJson {
 impl PipelineJson {
     /// Describes a pipeline of an engine.
     pub fn new(pipeline: &plan::Pipeline, engine: &engine::Engine) -> PipelineJson {
-        let lines = engine.promised_lines(pipeline);
         let kinds = pipeline.kinds.iter().map(|plan| KindJson {
             name: plan.name.clone(),
             number: plan.kind.0,
@@ -140,7 +139,6 @@ impl PipelineJson {
             track: plan.aggregate_names(),
         });
         let distincts = pipeline.distincts.iter();
-        let bands = pipeline.rules.bands().as_slice().iter();
         let rules = pipeline.rules.rules().iter().map(|rule| RuleJson {
             name: rule.name.clone(),
             score: rule.score,
@@ -166,14 +164,7 @@ impl PipelineJson {
                     precision: plan.precision,
                 })
                 .collect(),
-            bands: bands
-                .map(|band| match lines.iter().find(|line| line.action == band.action) {
-                    None => BandJson { at: band.at, action: band.action, promise: None },
-                    Some(line) => {
-                        BandJson { at: line.at, action: band.action, promise: Some(PromiseJson::from(line)) }
-                    }
-                })
-                .collect(),
+            bands: BandJson::of(pipeline, engine),
             calibration: CalibrationJson::from(engine.calibration(pipeline)),
             rules: rules.collect(),
             feedback: pipeline.feedback.keys().cloned().collect(),
@@ -289,6 +280,21 @@ pub struct BandJson {
     /// The promise of the band, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promise: Option<PromiseJson>,
+}
+
+impl BandJson {
+    /// Describes the bands of a pipeline as they are now.
+    pub(crate) fn of(pipeline: &plan::Pipeline, engine: &engine::Engine) -> Vec<BandJson> {
+        let lines = engine.promised_lines(pipeline);
+        let bands = pipeline.rules.bands().as_slice().iter();
+        let described = bands.map(|band| match lines.iter().find(|line| line.action == band.action) {
+            None => BandJson { at: band.at, action: band.action, promise: None },
+            Some(line) => {
+                BandJson { at: line.at, action: band.action, promise: Some(PromiseJson::from(line)) }
+            }
+        });
+        described.collect()
+    }
 }
 
 /// A band's promise that at most a share of good events reaches it.

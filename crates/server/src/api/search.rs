@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use engine::{
-    DecisionPage, DecisionSeries, DecisionStatistics, JudgedCounts, ListedDecision, MovedLine, RuleStatistics,
+    DecisionPage, DecisionSeries, DecisionStatistics, JudgedCounts, ListedDecision, MovedLine,
+    ProbabilityBin, RuleStatistics,
 };
 use event::Time;
 use journal::json_value;
@@ -174,6 +175,30 @@ pub struct ScoreBinJson {
     pub decisions: JudgedCountsJson,
 }
 
+/// Decisions whose probability, as it was said then, is in a bin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ProbabilityBin)]
+pub struct ProbabilityBinJson {
+    /// The lowest probability of the bin.
+    pub from: f64,
+    /// The probability at which the next bin begins; 1 belongs to the last.
+    pub to: f64,
+    /// The decisions.
+    pub decisions: JudgedCountsJson,
+    /// The number of bad ones among the judged that their probabilities let expect. Where probabilities come true, it is near
+    /// `decisions.bad`.
+    pub expected: f64,
+}
+
+impl From<&ProbabilityBin> for ProbabilityBinJson {
+    fn from(bin: &ProbabilityBin) -> ProbabilityBinJson {
+        let ProbabilityBin { from, to, decisions, expected } = *bin;
+        // Beyond a millionth it is noise of the addition's order.
+        let expected = (expected * 1e6).round() / 1e6;
+        ProbabilityBinJson { from, to, decisions: decisions.into(), expected }
+    }
+}
+
 /// A band of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = BandLine)]
@@ -217,6 +242,9 @@ pub struct DecisionStatisticsJson {
     pub rules: Vec<RuleStatisticsJson>,
     /// Decisions by score, in bins that have some, rising.
     pub scores: Vec<ScoreBinJson>,
+    /// Decisions by the probability that was said of them, in bins that have some, rising.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probabilities: Vec<ProbabilityBinJson>,
     /// The bands as they begin now, by score.
     pub bands: Vec<BandLineJson>,
     /// The line that was to be moved.
@@ -270,6 +298,7 @@ impl From<&DecisionStatistics> for DecisionStatisticsJson {
             scores: scores
                 .map(|(from, sums)| ScoreBinJson { from: *from, decisions: (*sums).into() })
                 .collect(),
+            probabilities: made.probabilities.iter().map(ProbabilityBinJson::from).collect(),
             bands: bands.map(|(action, at)| BandLineJson { action: *action, at: *at }).collect(),
             moved: made.moved.map(|MovedLine { action, at, to, between }| MovedLineJson {
                 action,

@@ -249,3 +249,65 @@ impl From<&engine::HotKey> for HotKeyJson {
         HotKeyJson { piece: hot.piece.clone(), shingle: hot.shingle.to_string(), count: hot.count }
     }
 }
+
+/// The keys that share decisions with a key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = RelatedKeys)]
+pub struct RelatedKeysJson {
+    /// The pipeline.
+    pub pipeline: String,
+    /// The kind.
+    pub kind: String,
+    /// The piece that was asked for, as it is hashed.
+    pub piece: String,
+    /// Decisions on it that were looked at, the latest.
+    pub decisions: u64,
+    /// True if older ones were not looked at. Absent otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
+    /// The others, by kind, those first with which it shares most; ten of a kind at most.
+    pub keys: Vec<RelatedKeyJson>,
+}
+
+/// A key that shares decisions with another.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = RelatedKey)]
+pub struct RelatedKeyJson {
+    /// Its kind.
+    pub kind: String,
+    /// Its piece.
+    pub piece: String,
+    /// Decisions that both are in.
+    pub decisions: u64,
+    /// Those of them that were last judged good.
+    pub good: u64,
+    /// Those of them that were last judged bad.
+    pub bad: u64,
+    /// The time of the oldest of them.
+    pub first: Timestamp,
+    /// The time of the latest of them.
+    pub last: Timestamp,
+}
+
+impl RelatedKeysJson {
+    /// Describes the keys that share decisions with one of this kind.
+    pub fn new(pipeline: &str, kind: &str, related: &engine::RelatedKeys) -> RelatedKeysJson {
+        let keys = related.keys.iter().map(|key| RelatedKeyJson {
+            kind: key.kind.clone(),
+            piece: key.piece.clone(),
+            decisions: key.decisions,
+            good: key.good,
+            bad: key.bad,
+            first: Timestamp(key.first),
+            last: Timestamp(key.last),
+        });
+        RelatedKeysJson {
+            pipeline: pipeline.to_owned(),
+            kind: kind.to_owned(),
+            piece: related.piece.clone(),
+            decisions: related.decisions,
+            partial: related.is_partial,
+            keys: keys.collect(),
+        }
+    }
+}

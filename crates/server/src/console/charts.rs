@@ -172,6 +172,43 @@ pub(super) fn stacked_chart(columns: &[StackedColumn]) -> Markup {
     }
 }
 
+/// A plot of shares against shares, both from 0 to 1.
+pub(super) struct UnitPlot<'a> {
+    /// Points that are joined by a line, in this order.
+    pub(super) curve: &'a [(f64, f64)],
+    /// Points that stand out.
+    pub(super) dots: &'a [(f64, f64)],
+    /// True for the line on which both are equal.
+    pub(super) has_diagonal: bool,
+}
+
+impl UnitPlot<'_> {
+    /// Draws it in a square.
+    pub(super) fn draw(&self) -> Markup {
+        let at = |share: f64| if share.is_finite() { share.clamp(0.0, 1.0) * 200.0 } else { 0.0 };
+        let mut path = String::new();
+        for (index, (across, up)) in self.curve.iter().enumerate() {
+            let sign = if index == 0 { 'M' } else { 'L' };
+            path.push_str(&format!("{sign}{:.1} {:.1}", at(*across), 200.0 - at(*up)));
+        }
+        html! {
+            svg.plot viewBox="-4 -4 208 208" aria-hidden="true" focusable="false" {
+                @for part in [50, 100, 150] {
+                    line.grid x1=(part) x2=(part) y1="0" y2="200" {}
+                    line.grid x1="0" x2="200" y1=(part) y2=(part) {}
+                }
+                line.base x1="0" x2="200" y1="200" y2="200" {}
+                line.base x1="0" x2="0" y1="0" y2="200" {}
+                @if self.has_diagonal { line.even x1="0" y1="200" x2="200" y2="0" {} }
+                @if !path.is_empty() { path.curve d=(path) {} }
+                @for (across, up) in self.dots {
+                    circle.dot cx=(x(at(*across))) cy=(x(200.0 - at(*up))) r="3.5" {}
+                }
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -31,6 +31,12 @@ pub(super) async fn page(Path(id): Path<String>, visit: ConsoleVisit) -> Result<
     Ok(frame.page(&decision.content()))
 }
 
+/// What would be decided on an event that was only checked: without an id, and nothing to be done about it.
+pub(super) fn without_trace(visit: &ConsoleVisit, of: &ExplanationJson, pipeline: &PipelineJson) -> Markup {
+    let page = DecisionPage { visit, id: "", of, pipeline: Some(pipeline) };
+    html! { (page.head()) (page.findings()) }
+}
+
 /// A fact's name and value.
 type Fact<'a> = (&'a String, &'a Value);
 
@@ -47,21 +53,26 @@ impl DecisionPage<'_> {
         html! {
             (self.head())
             div.columns {
-                div.main {
-                    (self.contributions())
-                    (self.effects())
-                    (self.keys())
-                    (self.near_misses())
-                    (self.models())
-                    (self.classifiers())
-                    (self.facts())
-                }
+                div.main { (self.findings()) }
                 aside aria-label=(t("decision.actions")) {
                     (self.feedback())
                     (self.ban())
                     (self.about())
                 }
             }
+        }
+    }
+
+    /// All that is known of it, the weightiest first.
+    fn findings(&self) -> Markup {
+        html! {
+            (self.contributions())
+            (self.effects())
+            (self.keys())
+            (self.near_misses())
+            (self.models())
+            (self.classifiers())
+            (self.facts())
         }
     }
 
@@ -141,7 +152,7 @@ impl DecisionPage<'_> {
         let of = self.of;
         html! {
             div.head {
-                p.crumbs { span.badge.(self.action()) { (word("action", self.action())) } code { (plain(self.id, CELL)) } }
+                p.crumbs { span.badge.(self.action()) { (word("action", self.action())) } @if !self.id.is_empty() { code { (plain(self.id, CELL)) } } }
                 h1.sentence { (self.sentence()) }
                 dl.figures {
                     div { dt { (t("decision.score")) } dd { (points(of.score.unwrap_or(0.0))) } }

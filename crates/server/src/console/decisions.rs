@@ -39,6 +39,8 @@ struct DecisionsQuery {
     value: String,
     r#where: String,
     label: String,
+    score_from: String,
+    score_below: String,
     last: String,
     facts: String,
     after: String,
@@ -56,6 +58,8 @@ impl DecisionsQuery {
             ("value", &self.value),
             ("where", &self.r#where),
             ("label", &self.label),
+            ("score_from", &self.score_from),
+            ("score_below", &self.score_below),
             ("last", &self.last),
             ("facts", &self.facts),
         ];
@@ -81,6 +85,8 @@ impl DecisionsQuery {
             r#where: some(&self.r#where),
             label,
             labelled,
+            score_from: score(&self.score_from),
+            score_below: score(&self.score_below),
             ..DecisionFilterParams::default()
         };
         let page = DecisionPageParams {
@@ -91,6 +97,11 @@ impl DecisionsQuery {
         };
         decisions::own_page(&visit.node, params.read()?, page).await
     }
+}
+
+/// Reads a score that was typed; a decimal comma is one, too.
+fn score(text: &str) -> Option<f64> {
+    text.trim().replace(',', ".").replace('−', "-").parse().ok().filter(|score: &f64| score.is_finite())
 }
 
 /// The page.
@@ -153,9 +164,18 @@ fn usual(pipelines: &[PipelineJson], pipeline: &str) -> String {
 
 fn form(query: &DecisionsQuery, pipelines: &[PipelineJson]) -> Markup {
     let option = |own: &str, chosen: &str, text: String| html! { option value=(own) selected[own == chosen] { (text) } };
-    let has_more = [&query.rule, &query.r#where, &query.kind, &query.value, &query.label, &query.facts]
-        .iter()
-        .any(|text| !text.is_empty());
+    let has_more = [
+        &query.rule,
+        &query.r#where,
+        &query.kind,
+        &query.value,
+        &query.label,
+        &query.facts,
+        &query.score_from,
+        &query.score_below,
+    ]
+    .iter()
+    .any(|text| !text.is_empty());
     let mut classes: Vec<&String> = pipelines.iter().flat_map(|pipeline| &pipeline.feedback).collect();
     classes.sort();
     classes.dedup();
@@ -189,6 +209,8 @@ fn form(query: &DecisionsQuery, pipelines: &[PipelineJson]) -> Markup {
                         (option("none", &query.label, t("decisions.not_judged").to_owned()))
                         @for class in classes { (option(class, &query.label, class.clone())) }
                     } }
+                    label { (t("decisions.score_from")) input name="score_from" value=(query.score_from) inputmode="decimal" maxlength="24" autocomplete="off"; }
+                    label { (t("decisions.score_below")) input name="score_below" value=(query.score_below) inputmode="decimal" maxlength="24" autocomplete="off"; }
                     label.wide { (t("decisions.where")) input name="where" value=(query.r#where) maxlength="4096" spellcheck="false" autocomplete="off" placeholder=(t("decisions.where_example")); }
                     label.wide { (t("decisions.facts")) input name="facts" value=(query.facts) maxlength="1024" spellcheck="false" autocomplete="off" placeholder=(t("decisions.facts_example")); }
                 }

@@ -22,12 +22,13 @@ pub(super) enum ConsoleSection {
     Bans,
     Limits,
     Rules,
+    Learners,
     Settings,
     None,
 }
 
 /// The sections in the order of the navigation: address, text, and the key that leads there after `g`.
-const NAVIGATION: [(ConsoleSection, &str, &str, &str); 8] = [
+const NAVIGATION: [(ConsoleSection, &str, &str, &str); 9] = [
     (ConsoleSection::Overview, "/console/", "nav.overview", "o"),
     (ConsoleSection::Decisions, "/console/decisions", "nav.decisions", "d"),
     (ConsoleSection::Reviews, "/console/reviews", "nav.reviews", "q"),
@@ -35,6 +36,7 @@ const NAVIGATION: [(ConsoleSection, &str, &str, &str); 8] = [
     (ConsoleSection::Bans, "/console/bans", "nav.bans", "b"),
     (ConsoleSection::Limits, "/console/limits", "nav.limits", "l"),
     (ConsoleSection::Rules, "/console/rules", "nav.rules", "r"),
+    (ConsoleSection::Learners, "/console/learners", "nav.learners", "e"),
     (ConsoleSection::Settings, "/console/settings", "nav.settings", "s"),
 ];
 

@@ -10,13 +10,13 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::charts::{TimelineChart, diverging_bar};
-use super::decisions;
 use super::format::{
     CELL, clock, distance, json, key_url, length, number, plain, points, signed, time, url, value,
 };
 use super::frame::{ConsoleSection, redirect, secret};
 use super::texts::{counted, fill, t, word};
 use super::visit::{ConsoleVisit, PageFailure};
+use super::{decisions, related_keys};
 use crate::api::{KeyStatisticsJson, PipelineJson, ReputationJson, TimelineJson};
 use crate::core::viewer::ViewerRight;
 use crate::protocol::http::bans::{self, BanEntry, BanLookupParams};
@@ -247,6 +247,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     let title = format!("{} {}", known.kind, plain(&known.piece, CELL / 2));
     let page = KeyPage { visit: &visit, known: &known };
     let latest = decisions::of_key(&visit, &known.pipeline, &known.kind, &value).await;
+    let related = related_keys::section(&visit, &known.pipeline, &known.kind, &value).await;
     let frame = visit.frame(title, ConsoleSection::Keys);
     Ok(frame.page(&html! {
         (page.head())
@@ -256,6 +257,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
                 (page.charts())
                 (page.windows())
                 (page.values())
+                (related)
                 (latest)
             }
             aside aria-label=(t("bans.title")) {

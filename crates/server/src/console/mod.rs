@@ -18,12 +18,15 @@ mod editor;
 mod format;
 mod frame;
 mod keys;
+mod learners;
 mod overview;
+mod related_keys;
 mod reviews;
 mod rules;
 mod session;
 mod settings;
 mod texts;
+mod upload;
 mod version;
 mod visit;
 
@@ -60,6 +63,8 @@ pub(crate) fn pages() -> Router<Arc<Node>> {
         .route("/console/rules/version", get(version::page))
         .route("/console/rules/rollback", post(rules::roll_back))
         .route("/console/rules/promote", post(rules::promote))
+        .route("/console/learners", get(learners::page))
+        .route("/console/learners/check", post(learners::try_event))
         .route("/console/reviews", get(reviews::page))
         .route("/console/reviews/{id}/decide", post(reviews::decide))
         .route("/console/settings", get(settings::page))

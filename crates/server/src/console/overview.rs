@@ -9,13 +9,16 @@ use judge::Action;
 use maud::{Markup, html};
 
 use super::charts::{StackedColumn, stacked_chart};
-use super::format::{bytes, clock, length, number, points, url};
+use super::format::{CELL, bytes, clock, key_url, length, number, plain, points, url, value};
 use super::frame::ConsoleSection;
 use super::reviews;
 use super::texts::{fill, t, word};
 use super::visit::{ConsoleVisit, PageFailure};
+use crate::api::AnomalyJson;
 use crate::core::traffic::{ActionCounts, TrafficSample};
-use crate::protocol::http::node;
+use crate::core::viewer::ViewerRight;
+use crate::protocol::http::learners::{self, AnomalyParams};
+use crate::protocol::http::{QueryParams, node};
 
 /// Columns of the chart, each of a minute.
 const MINUTES: usize = 60;
@@ -38,6 +41,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
             div.tile { h2 { (t("overview.reviews")) } p { (reviews::waiting(&visit)) } }
             div.tile { h2 { (t("overview.bans")) } p { a href="/console/bans" { b.big { (number(visit.node.engine.ban_list().size().0 as u64)) } } } }
         }
+        (anomalies(&visit).await)
         section {
             h2 #traffic { (t("overview.traffic")) }
             (traffic.chart())
@@ -150,6 +154,38 @@ async fn conditions(visit: &ConsoleVisit) -> Markup {
         },
         Err(failure) => html! { ul.conditions role="alert" { li { (failure.problem().detail) } } },
     }
+}
+
+/// What is unlike its past, each with the decisions behind it.
+async fn anomalies(visit: &ConsoleVisit) -> Markup {
+    let asked = QueryParams(AnomalyParams::default());
+    // A node that is too busy to look says nothing here.
+    let Ok(found) = learners::anomalies(State(visit.node.clone()), asked).await else { return html! {} };
+    html! {
+        section {
+            h2 #anomalies { (t("overview.anomalies")) }
+            @if found.anomalies.is_empty() { p.dim { (t("overview.no_anomalies")) } }
+            @else {
+                ul.anomalies { @for one in &found.anomalies { li {
+                    span.badge.{ "anomaly-" (one.sort) } { (word("anomaly", &one.sort)) } " "
+                    (value(&one.detail, CELL * 3)) " "
+                    @if let Some(key) = &one.value { a href=(key_url(&one.pipeline, &one.subject, key)) { (value(key, CELL / 2)) } " " }
+                    @if let Some(behind) = behind(visit, one) { a href=(behind) { (t("overview.behind")) span.unseen { ": " (plain(&one.detail, CELL)) } } }
+                } } }
+            }
+        }
+    }
+}
+
+/// The page of the decisions behind an anomaly, if there is one for the viewer: drift is about lines.
+fn behind(visit: &ConsoleVisit, one: &AnomalyJson) -> Option<String> {
+    if one.sort == "drift" {
+        return Some(url("/console/learners", &[("pipeline", &one.pipeline)]));
+    }
+    let found = one.search.iter().filter(|(name, _)| *name != "from");
+    let mut found: Vec<(&str, &str)> = found.map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    found.push(("last", "1h"));
+    visit.viewer.may(ViewerRight::ReadContent).then(|| url("/console/decisions", &found))
 }
 
 /// The times that half and nearly all decisions stayed below.

@@ -63,8 +63,9 @@ mod tests {
     use super::*;
 
     /// Sections whose texts are found by a word of the interface.
-    const WORDS: [&str; 11] = [
+    const WORDS: [&str; 12] = [
         "action",
+        "anomaly",
         "acted",
         "grade",
         "mode",

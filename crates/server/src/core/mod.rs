@@ -3,6 +3,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod allowed_names;
+pub(crate) mod anomaly_watch;
 pub(crate) mod audit_trail;
 pub(crate) mod auth_failures;
 pub(crate) mod backtests;
@@ -15,6 +16,7 @@ pub(crate) mod descriptors;
 pub(crate) mod erasure;
 pub(crate) mod erasure_work;
 pub(crate) mod first_visit;
+pub mod form_data;
 pub mod framing;
 pub(crate) mod grant;
 #[cfg(feature = "grpc")]

@@ -19,6 +19,7 @@ use plan::{ListenerPlan, Pipeline, ServerPlan};
 use sha2::{Digest, Sha256};
 
 use crate::core::admission::AdmissionQueue;
+use crate::core::anomaly_watch::AnomalyWatch;
 use crate::core::audit_trail::AuditTrail;
 use crate::core::auth_failures::AuthFailures;
 use crate::core::backtests::BacktestJobs;
@@ -124,6 +125,8 @@ pub(crate) struct Node {
     pub(crate) backtests: BacktestJobs,
     /// The decisions of the last hour.
     pub(crate) traffic: TrafficHistory,
+    /// The anomalies that were found last.
+    pub(crate) anomalies: AnomalyWatch,
     stopping: AtomicBool,
     /// The time of its start, for differences.
     pub(crate) started: Instant,
@@ -200,6 +203,7 @@ impl Node {
             erasures: ErasureJobs::default(),
             backtests: BacktestJobs::default(),
             traffic: TrafficHistory::default(),
+            anomalies: AnomalyWatch::default(),
             stopping: AtomicBool::new(false),
             started: Instant::now(),
             started_at: clock.now(),

@@ -17,6 +17,8 @@ use subtle::ConstantTimeEq;
 
 /// The prefix of the console's paths.
 pub(crate) const CONSOLE: &str = "/console/";
+/// The form that takes an event.
+pub(crate) const UPLOAD: &str = "/console/learners/check";
 /// The cookie that names a session.
 const COOKIE: &str = "tollhouse_session";
 /// Most sessions at once. The one that was used longest ago makes room.

@@ -200,6 +200,22 @@ Object.assign(cases, {
     await page.getByRole('status').filter({hasText: 'judged in shadow'}).waitFor();
     await page.finish();
   },
+  async 'checks a pasted text and teaches a message from a file, with and without scripts'(browser) {
+    for (const javaScriptEnabled of [true, false]) {
+      const page = await opened(browser, {javaScriptEnabled});
+      await page.goto(open + pages.learners);
+      await page.getByLabel('Event or text').fill('Buy <b>pills</b> now');
+      await page.getByRole('button', {name: 'Check', exact: true}).click();
+      await page.getByText('checked, without a trace').waitFor();
+      if (javaScriptEnabled) await accessible(page, 'checked');
+      await page.goBack();
+      const buffer = Buffer.from(`Subject: minutes ${javaScriptEnabled}\r\n\r\nThe minutes of Monday\r\n`);
+      await page.getByLabel('Or a file').setInputFiles({name: 'a.eml', mimeType: 'message/rfc822', buffer});
+      await page.getByRole('button', {name: 'Teach as ham', exact: true}).click();
+      await page.getByRole('status').filter({hasText: 'Taught as ham'}).waitFor();
+      await page.finish();
+    }
+  },
   async 'logs in and out'(browser) {
     for (const viewport of [PHONE, WIDE]) {
       const page = await opened(browser, {viewport});

@@ -104,6 +104,7 @@ fn check_page<'a>(answer: &'a Answer, status: u16, says: &[&str]) -> &'a str {
         "bdi",
         "body",
         "button",
+        "circle",
         "code",
         "dd",
         "del",
@@ -149,6 +150,7 @@ fn check_page<'a>(answer: &'a Answer, status: u16, says: &[&str]) -> &'a str {
         "table",
         "tbody",
         "td",
+        "text",
         "textarea",
         "tfoot",
         "th",
@@ -156,6 +158,7 @@ fn check_page<'a>(answer: &'a Answer, status: u16, says: &[&str]) -> &'a str {
         "time",
         "title",
         "tr",
+        "tspan",
         "ul",
         "!DOCTYPE",
     ];
@@ -219,13 +222,14 @@ fn decide(server: &Running, pipeline: &str, media: &str, body: &str) -> String {
     answer.json()["id"].as_str().unwrap().to_owned()
 }
 
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 10] = [
     "/console/",
     "/console/decisions",
     "/console/keys",
     "/console/bans",
     "/console/limits",
     "/console/rules",
+    "/console/learners",
     "/console/reviews",
     "/console/rules/edit",
     "/console/settings",
@@ -678,6 +682,10 @@ fn what_strangers_send_stays_text() {
             ("text", "/console/settings"),
             ("scope", "/console/settings"),
             ("q", "/console/rules"),
+            ("pipeline", "/console/learners"),
+            ("line", "/console/learners"),
+            ("at", "/console/learners"),
+            ("score_from", "/console/decisions"),
             ("pipeline", "/console/rules"),
             ("pipeline", "/console/rules/edit"),
             ("rule", "/console/rules/edit"),
@@ -734,6 +742,218 @@ fn a_review_is_decided() {
     assert_eq!(server.get(&format!("/v1/reviews/{id}")).json()["verdict"], Value::from("refuse"));
     check_page(&server.get("/console/reviews?by=bob"), 200, &["Nothing waits for review."]);
     check_page(&server.get("/console/reviews?state=decided"), 200, &[&id]);
+    server.stop();
+}
+
+/// A form with a file, as browsers send it.
+fn upload(fields: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (name, content) in fields {
+        let head =
+            format!("--xyz\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"<b>\"\r\n\r\n");
+        body.extend_from_slice(head.as_bytes());
+        body.extend_from_slice(content);
+        body.extend_from_slice(b"\r\n");
+    }
+    body.extend_from_slice(b"--xyz--\r\n");
+    body
+}
+
+const UPLOAD: &str = "Content-Type: multipart/form-data; boundary=xyz";
+
+/// An event is checked without a trace, and taught.
+#[test]
+fn an_event_is_checked_and_taught() {
+    with_console(&[], |server| {
+        let page = server.get("/console/learners?pipeline=mail");
+        let says =
+            ["Lines and learners of mail", "It was taught nothing yet.", "Teach as spam", "mail.subject"];
+        let own = secret(check_page(&page, 200, &says));
+        let send = |headers: &[&str], fields: &[(&str, &[u8])]| {
+            server.ask("POST", "/console/learners/check", headers, &upload(fields))
+        };
+        let mail = format!(
+            "From: a@b.example\r\nSubject: <b>pills</b>\u{202e}\r\n\r\n{}\r\n",
+            "pill ".repeat(400_000)
+        );
+        let own = own.as_bytes();
+        let check: &[(&str, &[u8])] = &[
+            ("secret", own),
+            ("pipeline", b"mail"),
+            ("text", b""),
+            ("file", mail.as_bytes()),
+            ("class", b""),
+        ];
+        let checked = send(&[UPLOAD], check);
+        check_page(
+            &checked,
+            200,
+            &["checked, without a trace", "&lt;b&gt;pills&lt;/b&gt;⟨202E⟩", "What made the score"],
+        );
+        check_page(&server.get("/console/decisions?pipeline=mail"), 200, &["No decision fits."]);
+        let pasted: &[(&str, &[u8])] = &[
+            ("secret", own),
+            ("pipeline", b"mail"),
+            ("text", b"Buy pills now"),
+            ("file", b""),
+            ("class", b""),
+        ];
+        check_page(&send(&[UPLOAD], pasted), 200, &["Buy pills now"]);
+        let line: &[(&str, &[u8])] = &[("secret", own), ("pipeline", b"web"), ("text", PROBE.as_bytes())];
+        check_page(&send(&[UPLOAD], line), 200, &["/.env"]);
+        let learned = |class: &str| {
+            let all = server.get("/v1/learners?pipeline=mail").json();
+            all["classifiers"][0]["learned"][class].as_u64().unwrap()
+        };
+        assert_eq!(learned("bad"), 0);
+        let teach: &[(&str, &[u8])] =
+            &[("secret", own), ("pipeline", b"mail"), ("text", MESSAGE.as_bytes()), ("class", b"spam")];
+        check_page(&send(&[UPLOAD], teach), 200, &["Taught as spam"]);
+        assert_eq!((learned("bad"), learned("good")), (1, 0));
+        check_page(&send(&[UPLOAD], teach), 200, &["You had said this before"]);
+        assert_eq!(learned("bad"), 1);
+        check_page(&server.get("/console/learners?pipeline=mail"), 200, &["<b>1</b> bad"]);
+        // What is no such form, or is not its viewer's.
+        let nothing: &[(&str, &[u8])] = &[("secret", own), ("pipeline", b"mail"), ("text", b" \r\n")];
+        check_page(&send(&[UPLOAD], nothing), 400, &["There was nothing in the form"]);
+        let forged: &[(&str, &[u8])] = &[("secret", b"x"), ("pipeline", b"mail"), ("text", b"a")];
+        assert_eq!(send(&[UPLOAD], forged).status, 403);
+        assert_eq!(send(&[UPLOAD, "Origin: http://evil.example"], check).status, 403);
+        assert_eq!(send(&[FORM], check).status, 415);
+        assert_eq!(server.ask("POST", "/console/learners/check", &[UPLOAD], b"--xyz").status, 400);
+        let elsewhere: &[(&str, &[u8])] = &[("secret", own), ("pipeline", b"none"), ("text", b"a")];
+        assert_eq!(send(&[UPLOAD], elsewhere).status, 400);
+    });
+}
+
+/// Lines, what another line would change, and probabilities are made of judged decisions.
+#[test]
+fn lines_are_shown_with_what_came_of_them() {
+    with_console(&[], |server| {
+        for number in 0..12 {
+            let message = format!("From: a{number}@b.example\r\nSubject: {number}\r\n\r\n{number}\r\n");
+            let id = decide(server, "mail", MAIL, &message);
+            let class = if number % 3 == 0 { "spam" } else { "ham" };
+            let said = json!({"id": id, "class": class}).to_string();
+            assert_eq!(server.post("/v1/feedback", &[JSON], &said).status, 200);
+        }
+        let made = server.get("/v1/decisions/statistics?pipeline=mail").json();
+        let bins = made["probabilities"].as_array().unwrap();
+        let sum = |side: &str| bins.iter().map(|bin| bin["decisions"][side].as_u64().unwrap()).sum::<u64>();
+        assert_eq!((sum("good"), sum("bad"), sum("unjudged")), (8, 4, 0), "{made}");
+        for bin in bins {
+            let judged =
+                bin["decisions"]["good"].as_f64().unwrap() + bin["decisions"]["bad"].as_f64().unwrap();
+            let (from, to, expected) =
+                (bin["from"].as_f64(), bin["to"].as_f64(), bin["expected"].as_f64().unwrap());
+            assert!(
+                judged * from.unwrap() - 1e-5 <= expected && expected <= judged * to.unwrap() + 1e-5,
+                "{bin}"
+            );
+        }
+        let says = [
+            "12 decisions were looked at.",
+            "8 were judged good and 4 bad.",
+            "circle",
+            "Do probabilities come true?",
+        ];
+        check_page(&server.get("/console/learners?pipeline=mail"), 200, &says);
+        let learners = server.get("/v1/learners?pipeline=mail").json();
+        let band = learners["bands"][0]["action"].as_str().unwrap();
+        let moved = server.get(&format!("/console/learners?pipeline=mail&line={band}&at=1000"));
+        check_page(&moved, 200, &["12 decisions would no longer reach", "score_below=1000"]);
+        check_page(
+            &server.get("/console/decisions?pipeline=mail&score_from=-1000&score_below=0,5&last=1d"),
+            200,
+            &["<main"],
+        );
+        check_page(&server.get("/console/learners?pipeline=mail&line=none&at=1"), 200, &["role=\"alert\""]);
+    });
+}
+
+/// Who stands in the same decisions is shown on the page of a key.
+#[test]
+fn related_keys_are_shown() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory =
+        Directory::create(&parent.path().join("data"), &[preset::find("comments").unwrap()]).unwrap();
+    let server = start(&directory, &[]);
+    for (user, ip) in
+        [("ann", "198.51.100.7"), ("<b>eve</b>\u{202e}", "198.51.100.7"), ("ann", "198.51.100.8")]
+    {
+        decide(&server, "comments", JSON, &json!({"user": user, "ip": ip, "text": "hello"}).to_string());
+    }
+    let related = server.get("/v1/keys/related?kind=ip&value=198.51.100.7").json();
+    assert_eq!((&related["decisions"], &related["partial"]), (&json!(2), &Value::Null), "{related}");
+    let users: Vec<&Value> =
+        related["keys"].as_array().unwrap().iter().filter(|key| key["kind"] == "user").collect();
+    assert_eq!(users.len(), 2, "{related}");
+    assert!(users.iter().all(|key| key["decisions"] == 1), "{related}");
+    let key = server.get("/console/key?pipeline=comments&kind=ip&value=198.51.100.7");
+    check_page(
+        &key,
+        200,
+        &["Related keys", "&lt;b&gt;eve&lt;/b&gt;⟨202E⟩", "class=\"related\"", "latest 2 decisions"],
+    );
+    let none = server.get("/v1/keys/related?kind=nobody&value=1");
+    assert_eq!(none.status, 400, "{}", none.body);
+    assert_eq!(server.get("/v1/keys/related?kind=ip&value=").status / 100, 4);
+    server.stop();
+}
+
+/// A rule that fires unlike its past is named, with the decisions behind it.
+#[test]
+fn an_unusual_hour_is_named() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
+    std::fs::write(directory.config_path(), POSTS).unwrap();
+    let time = SetClock::default();
+    let clock = time.clone();
+    let server = start_by(&directory, &[], |_| clock.clock());
+    let hour = |ago: i64, plain: usize, held: usize| {
+        time.set(-3600 * ago);
+        let lines: Vec<String> = (0..plain + held)
+            .map(|number| {
+                json!({"user": format!("u{number}"), "text": if number < held { "buy" } else { "" }})
+                    .to_string()
+            })
+            .collect();
+        let answer =
+            server.post("/v1/decide/batch", &["Content-Type: application/x-ndjson"], &lines.join("\n"));
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    };
+    for ago in (2..8).rev() {
+        hour(ago, 95, 5);
+    }
+    time.set(0);
+    let quiet = server.get("/v1/anomalies").json();
+    let sorts = |found: &Value| -> Vec<String> {
+        let found = found["anomalies"].as_array().unwrap().iter();
+        found
+            .map(|one| format!("{} {}", one["sort"].as_str().unwrap(), one["subject"].as_str().unwrap_or("")))
+            .collect()
+    };
+    assert_eq!(sorts(&quiet), ["traffic "], "an hour without any decision");
+    hour(0, 40, 60);
+    time.set(30);
+    assert_eq!(sorts(&server.get("/v1/anomalies").json()), ["traffic "], "it is looked for once a minute");
+    time.set(61);
+    let found = server.get("/v1/anomalies?pipeline=main").json();
+    let named = sorts(&found);
+    for wanted in ["rule HELD", "action review_before"] {
+        assert!(named.iter().any(|one| one == wanted), "{wanted}: {found}");
+    }
+    let rule = found["anomalies"].as_array().unwrap().iter().find(|one| one["sort"] == "rule").unwrap();
+    assert_eq!((&rule["seen"], &rule["search"]["rule"]), (&json!(60), &json!("HELD")));
+    let from = rule["search"]["from"].as_str().unwrap();
+    let behind = server.get(&format!("/v1/decisions?pipeline=main&rule=HELD&from={from}&limit=1000")).json();
+    assert_eq!(behind["decisions"].as_array().unwrap().len(), 60);
+    check_page(
+        &server.get("/console/"),
+        200,
+        &["Unlike its past", "`HELD` fired for 60 of 100", "rule=HELD"],
+    );
+    assert_eq!(server.get("/v1/anomalies?pipeline=none").status, 404 - 4);
     server.stop();
 }
 

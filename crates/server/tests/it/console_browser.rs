@@ -102,6 +102,8 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
         "editor": "/console/rules/edit?pipeline=web&rule=PROBE",
         "trial": trial,
         "version": format!("/console/rules/version?pipeline=web&version={version}"),
+        "learners": "/console/learners?pipeline=mail",
+        "line": "/console/learners?pipeline=mail&line=reject&at=3",
         "reviews": "/console/reviews?by=ann",
         "settings": "/console/settings",
         "defaults": "/console/settings?scope=web&defaults=yes&text=rule.PROBE",

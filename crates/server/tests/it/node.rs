@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 80] = [
+pub(crate) const ROUTES: [(&str, &str); 83] = [
     ("delete", "/v1/backtests/{id}"),
     ("delete", "/v1/bans"),
     ("delete", "/v1/nodes/{number}"),
@@ -17,6 +17,7 @@ pub(crate) const ROUTES: [(&str, &str); 80] = [
     ("get", "/metrics"),
     ("get", "/openapi.json"),
     ("get", "/readyz"),
+    ("get", "/v1/anomalies"),
     ("get", "/v1/audit"),
     ("get", "/v1/auth/{name}"),
     ("get", "/v1/backtests"),
@@ -34,6 +35,8 @@ pub(crate) const ROUTES: [(&str, &str); 80] = [
     ("get", "/v1/erase"),
     ("get", "/v1/gate/{name}/{step}"),
     ("get", "/v1/keys"),
+    ("get", "/v1/keys/related"),
+    ("get", "/v1/learners"),
     ("get", "/v1/limits"),
     ("get", "/v1/limits/{name}/overrides"),
     ("get", "/v1/nodes"),

@@ -181,13 +181,21 @@ impl DecisionFilterParams {
     }
 }
 
+/// Reads decisions with as much work as one request may be.
+pub(super) fn bounded<T>(
+    is_over: &(dyn Fn() -> bool + Sync),
+    read: impl FnOnce(&mut ReadBudget<'_>) -> T,
+) -> T {
+    let end = Instant::now() + PATIENCE;
+    let is_over = || is_over() || Instant::now() >= end;
+    read(&mut ReadBudget { records: RECORDS, is_over: &is_over })
+}
+
 /// Looks up a page, in a place for searches, with as much work as one request may be.
 pub(super) async fn page(node: &Arc<Node>, query: DecisionQuery) -> Result<DecisionPage, HttpFailure> {
     let engine = Arc::clone(&node.engine);
     let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
-        let end = Instant::now() + PATIENCE;
-        let is_over = || is_over() || Instant::now() >= end;
-        engine.search_decisions(&query, &mut ReadBudget { records: RECORDS, is_over: &is_over })
+        bounded(is_over, |budget| engine.search_decisions(&query, budget))
     };
     Ok(node.searches.run(node.timeout() / 2, work).await??)
 }
@@ -360,15 +368,15 @@ async fn next_event(node: &Node, watch: &mut DecisionWatch, end: Instant) -> Opt
 }
 
 /// The statistics that are asked for.
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct StatisticsParams {
+pub(crate) struct StatisticsParams {
     /// The width of a bin of scores; 0.5 if none is given.
-    bin: Option<f64>,
+    pub(crate) bin: Option<f64>,
     /// The action of a band whose line is to be moved to `at`.
-    line: Option<String>,
+    pub(crate) line: Option<String>,
     /// The score at which that band would begin.
-    at: Option<f64>,
+    pub(crate) at: Option<f64>,
 }
 
 /// The time that is spent on statistics.
@@ -389,6 +397,16 @@ pub(super) async fn statistics(
     State(node): State<Arc<Node>>,
     FilterQuery(filter, params): FilterQuery<StatisticsParams>,
 ) -> Result<Json<api::DecisionStatisticsJson>, HttpFailure> {
+    Ok(Json(own_statistics(&node, filter, params, STATISTICS_PATIENCE).await?))
+}
+
+/// Statistics of past decisions of this node, read for so long at most.
+pub(crate) async fn own_statistics(
+    node: &Arc<Node>,
+    filter: DecisionFilter,
+    params: StatisticsParams,
+    patience: Duration,
+) -> Result<api::DecisionStatisticsJson, HttpFailure> {
     // What a condition or a text chooses tells what events say.
     if let (true, Some(grant)) =
         (filter.text.is_some() || filter.condition.is_some(), RequestGrant::current())
@@ -417,12 +435,12 @@ pub(super) async fn statistics(
     let query = StatisticsQuery { filter, bin, line };
     let engine = Arc::clone(&node.engine);
     let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
-        let end = Instant::now() + STATISTICS_PATIENCE;
+        let end = Instant::now() + patience;
         let is_over = || is_over() || Instant::now() >= end;
         engine.decision_statistics(&query, &mut ReadBudget { records: u64::MAX, is_over: &is_over })
     };
     let made = node.scans.run(node.timeout() / 2, work).await??;
-    Ok(Json(api::DecisionStatisticsJson::from(&made)))
+    Ok(api::DecisionStatisticsJson::from(&made))
 }
 
 /// The counts that are asked for.

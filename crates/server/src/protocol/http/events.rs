@@ -27,22 +27,22 @@ use crate::protocol::input::{
 const CHUNK: usize = 256;
 
 /// The parameters that say how an event is to be understood.
-#[derive(Debug, Deserialize, IntoParams)]
+#[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct EventParams {
+pub(crate) struct EventParams {
     /// The pipeline; the first of the configuration if none is named.
-    pipeline: Option<String>,
+    pub(crate) pipeline: Option<String>,
     /// Messages: take the time at which the message says it was received, not its arrival here.
     #[serde(default)]
-    message_time: bool,
+    pub(crate) message_time: bool,
     /// Messages: `headers` takes the envelope from the message's own fields, where `Tollhouse-` headers do not say
     /// it. Only for mail that one's own servers stored.
     #[param(inline)]
-    envelope: Option<EnvelopeSource>,
+    pub(crate) envelope: Option<EnvelopeSource>,
     /// `sync`: the answer comes once what was added is on disk, whatever `[ledger] durability` says.
     #[param(inline)]
-    durability: Option<DurabilityParam>,
+    pub(crate) durability: Option<DurabilityParam>,
 }
 
 impl EventParams {
@@ -178,7 +178,7 @@ pub(super) async fn peek(
     ),
     responses((status = 200, description = "What would be decided", body = api::ExplanationJson), ProblemResponses),
 )]
-pub(super) async fn check(
+pub(crate) async fn check(
     State(node): State<Arc<Node>>,
     QueryParams(params): QueryParams<EventParams>,
     headers: HeaderMap,

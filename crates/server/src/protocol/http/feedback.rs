@@ -319,19 +319,19 @@ pub(super) fn reporter(by: Option<String>) -> Result<Option<String>, HttpFailure
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct LearnParams {
+pub(crate) struct LearnParams {
     /// The feedback: one of the pipeline's feedback classes; `none` takes back earlier feedback.
-    class: String,
+    pub(crate) class: String,
     /// The reporter, e.g. an address; without one it is the operator.
-    by: Option<String>,
+    pub(crate) by: Option<String>,
     /// The pipeline; the first of the configuration if none is named.
-    pipeline: Option<String>,
+    pub(crate) pipeline: Option<String>,
     /// Messages: take the time at which the message says it was received, not its arrival here.
     #[serde(default)]
-    message_time: bool,
+    pub(crate) message_time: bool,
     /// Messages: `headers` takes the envelope from the message's own fields.
     #[param(inline)]
-    envelope: Option<EnvelopeSource>,
+    pub(crate) envelope: Option<EnvelopeSource>,
 }
 
 /// Takes in feedback on an event that was not decided here. The same feedback twice of one event id, or
@@ -347,7 +347,7 @@ pub(super) struct LearnParams {
     ),
     responses((status = 200, description = "What it did", body = api::FeedbackOutcomeJson), ProblemResponses),
 )]
-pub(super) async fn learn(
+pub(crate) async fn learn(
     State(node): State<Arc<Node>>,
     QueryParams(params): QueryParams<LearnParams>,
     headers: HeaderMap,

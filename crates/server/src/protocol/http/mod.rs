@@ -17,6 +17,7 @@ pub(crate) mod feedback;
 mod forms;
 pub(crate) mod forward_auth;
 pub(crate) mod guard;
+pub(crate) mod learners;
 pub(crate) mod limits;
 mod mail_reports;
 pub(crate) mod node;
@@ -142,9 +143,12 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
         .routes(routes!(reviews::comment))
         .routes(routes!(statistics::timeline))
         .routes(routes!(statistics::keys))
+        .routes(routes!(statistics::related))
         .routes(routes!(statistics::readings))
         .routes(routes!(statistics::top))
         .routes(routes!(statistics::reputations))
+        .routes(routes!(learners::learners))
+        .routes(routes!(learners::anomalies))
         .routes(routes!(limits::limits))
         .routes(routes!(limits::take))
         .routes(routes!(limits::peek))

@@ -195,6 +195,9 @@ POST /v1/reviews/{id}/escalate   have a lead decide it: {\"by\": ..., \"text\": 
 POST /v1/reviews/{id}/comment    comment on it
 POST /v1/reviews/decide   decide all that share a key: {\"kind\": ..., \"value\": ..., \"by\": ..., \"verdict\": ...}
 GET  /v1/timeline         all that is kept of one key: ?kind=&value=&from=&to=
+GET  /v1/keys/related     the keys that share decisions with one: ?kind=&value=&from=
+GET  /v1/learners         lines, classifiers and models: what they learned, and whether it comes true
+GET  /v1/anomalies        what is unlike its past within the last hour: ?pipeline=
 GET  /v1/keys             what is counted of a value, under all kinds: ?value=
 POST /v1/readings         what is counted of many keys: {\"keys\": [{\"kind\": ..., \"value\": ...}]}
 GET  /v1/top              what is hot: ?kind=&counter=&window=&limit=

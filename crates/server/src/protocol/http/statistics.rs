@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use engine::{KeyName, Ranking, ReputationRanking};
+use engine::{KeyChoice, KeyName, Ranking, ReputationRanking};
 use event::{Span, Time};
 use serde::Deserialize;
 use tokio::runtime::Handle;
@@ -111,6 +111,46 @@ pub(crate) async fn keys(
         Ok::<_, engine::KeyStatisticsError>(api::KnownKeysJson { value, pipelines })
     };
     Ok(Json(node.lookups.run(node.timeout() / 2, work).await??))
+}
+
+/// The key whose relations are asked for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct RelatedKeyParams {
+    /// The pipeline; the first of the configuration if none is named.
+    pub(crate) pipeline: Option<String>,
+    /// The kind.
+    pub(crate) kind: String,
+    /// The value, as it stands in events.
+    pub(crate) value: String,
+    /// Only by decisions from this time on, such as `2026-05-17T10:00:00Z`.
+    pub(crate) from: Option<String>,
+}
+
+/// Answers the keys that share the latest decisions with a key, up to a thousand: the accounts of a device, the addresses of an
+/// account. They are read from decisions of this node, as statistics keep hashes. Keys of several fields are left out.
+#[utoipa::path(
+    get,
+    path = "/v1/keys/related",
+    tag = "statistics",
+    operation_id = "related_keys",
+    params(RelatedKeyParams),
+    responses((status = 200, description = "Its relations", body = api::RelatedKeysJson), ProblemResponses),
+)]
+pub(crate) async fn related(
+    State(node): State<Arc<Node>>,
+    QueryParams(RelatedKeyParams { pipeline, kind, value, from }): QueryParams<RelatedKeyParams>,
+) -> Result<Json<api::RelatedKeysJson>, HttpFailure> {
+    let pipeline = node.pipeline(pipeline.as_deref())?;
+    let from = super::decisions::time("from", from)?;
+    let (engine, of, name) = (Arc::clone(&node.engine), Arc::clone(&pipeline), kind.clone());
+    let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
+        let key = KeyChoice { kind, value };
+        super::decisions::bounded(is_over, |budget| engine.related_keys(&of, key, from, budget))
+    };
+    let related = node.searches.run(node.timeout() / 2, work).await??;
+    Ok(Json(api::RelatedKeysJson::new(&pipeline.name, &name, &related)))
 }
 
 /// Answers what is counted of many keys, in one request to where statistics are. Nothing is counted.

@@ -1,0 +1,107 @@
+//! Routes of what learns, and of what is unlike its past.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use tokio::runtime::Handle;
+use utoipa::IntoParams;
+
+use super::QueryParams;
+use crate::api;
+use crate::core::anomaly_watch::AnomalyReport;
+use crate::core::grant::may_read_content;
+use crate::core::node::Node;
+use crate::core::problem::{HttpFailure, OVERLOADED, ProblemResponses};
+
+/// The pipeline whose learners are shown.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct LearnersParams {
+    /// The pipeline; the first of the configuration if none is named.
+    pub(crate) pipeline: Option<String>,
+}
+
+/// Answers what learns in a pipeline: its lines with what they promise and what came of it, its classifiers with what they were taught,
+/// its models with what they look at.
+#[utoipa::path(
+    get,
+    path = "/v1/learners",
+    tag = "statistics",
+    operation_id = "learners",
+    params(LearnersParams),
+    responses((status = 200, description = "What learns", body = api::LearnersJson), ProblemResponses),
+)]
+pub(crate) async fn learners(
+    State(node): State<Arc<Node>>,
+    QueryParams(LearnersParams { pipeline }): QueryParams<LearnersParams>,
+) -> Result<Json<api::LearnersJson>, HttpFailure> {
+    let pipeline = node.pipeline(pipeline.as_deref())?;
+    let (engine, now) = (Arc::clone(&node.engine), node.now());
+    let work = move |_: &(dyn Fn() -> bool + Sync)| {
+        let states = Handle::current().block_on(engine.classifier_states(&pipeline, now))?;
+        Ok::<_, stats::LedgerError>(api::LearnersJson::new(&pipeline, &engine, &states))
+    };
+    Ok(Json(node.lookups.run(node.timeout() / 2, work).await??))
+}
+
+/// The pipeline whose anomalies are shown.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct AnomalyParams {
+    /// Only of this pipeline.
+    pub(crate) pipeline: Option<String>,
+}
+
+/// Answers what is unlike its past within the last hour on this node: traffic, actions and rules against the same hours of up to 14
+/// days before, keys that have become hot, promises and probabilities that do not come true. It is looked for at most once a
+/// minute; a look costs what `/v1/top` costs for each kind.
+#[utoipa::path(
+    get,
+    path = "/v1/anomalies",
+    tag = "statistics",
+    operation_id = "anomalies",
+    params(AnomalyParams),
+    responses((status = 200, description = "The anomalies", body = api::AnomaliesJson), ProblemResponses),
+)]
+pub(crate) async fn anomalies(
+    State(node): State<Arc<Node>>,
+    QueryParams(AnomalyParams { pipeline }): QueryParams<AnomalyParams>,
+) -> Result<Json<api::AnomaliesJson>, HttpFailure> {
+    let only = match &pipeline {
+        Some(name) => Some(node.pipeline(Some(name))?),
+        None => None,
+    };
+    let report = report(&node).await?;
+    let is_wanted = |name: &str| only.as_ref().is_none_or(|only| only.name == name);
+    let wanted = report.found.iter().filter(|one| is_wanted(&one.pipeline));
+    let shown = wanted.map(|one| api::AnomalyJson::new(one, report.at, may_read_content()));
+    Ok(Json(api::AnomaliesJson { at: api::Timestamp(report.at), anomalies: shown.collect() }))
+}
+
+/// Looks for anomalies, unless that was done within a minute.
+async fn report(node: &Arc<Node>) -> Result<Arc<AnomalyReport>, HttpFailure> {
+    let now = node.now();
+    let look = match node.anomalies.known(now) {
+        Ok(report) => return Ok(report),
+        Err(look) => look,
+    };
+    let look = look.ok_or_else(|| {
+        OVERLOADED.failure("anomalies are looked for by another request").help("try again in a second")
+    })?;
+    let engine = Arc::clone(&node.engine);
+    let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
+        let mut found = Vec::new();
+        for pipeline in engine.plan().pipelines.iter().take_while(|_| !is_over()) {
+            found.extend(Handle::current().block_on(engine.anomalies(pipeline, now, is_over))?);
+        }
+        Ok::<_, engine::KeyStatisticsError>(found)
+    };
+    let found = node.scans.run(node.timeout() / 2, work).await??;
+    let report = node.anomalies.keep(now, found);
+    drop(look);
+    Ok(report)
+}
