@@ -536,6 +536,32 @@ impl BanList {
         lifted
     }
 
+    /// Takes one label off a value, if it is still of this source; answers whether it was.
+    pub(crate) fn lift_label(&self, value: &str, source: &LabelSource) -> bool {
+        let mut lines = Vec::new();
+        let is_lifted = {
+            let mut table = self.table.lock();
+            let number = table.of_value(value).find(|(_, told)| *told.source == *source).map(|(number, _)| number);
+            let told = number.and_then(|number| table.remove(number));
+            if let Some(told) = &told {
+                let _ = write_line(&mut lines, told, BanLineKind::Lift, false);
+            }
+            let is_lifted = told.is_some();
+            if let (Some(told), Some(sharing)) = (told, &mut table.sharing) {
+                sharing.lift(told, true);
+            }
+            self.note(&table);
+            is_lifted
+        };
+        self.append(&lines);
+        is_lifted
+    }
+
+    /// Returns the numbers of all that hold now, for [`BanList::page`].
+    pub(crate) fn all(&self) -> Option<RangeInclusive<u64>> {
+        Some(0..=self.table.lock().last)
+    }
+
     /// Returns the number of labels on values that are meant.
     pub(crate) fn count_values(&self, is_meant: impl Fn(&str) -> bool) -> u64 {
         let (mut count, mut rest) = (0, Some(0..=self.table.lock().last));

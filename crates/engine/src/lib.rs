@@ -14,6 +14,7 @@ mod candidate;
 mod challenge;
 mod condition;
 mod content_keys;
+mod correction;
 mod decision_counts;
 mod directory;
 mod drift;
@@ -65,6 +66,7 @@ pub use candidate::{CandidateComparison, CandidateExample, ComparedVerdict};
 pub use challenge::EarnedPass;
 pub use condition::{Impact, NodeCondition, NodeConditions};
 pub use content_keys::ContentError;
+pub use correction::{CorrectionFailure, CorrectionOrder, CorrectionProgress, RuleHit, RuleImpact};
 pub use decision_counts::{DecisionSeries, SeriesBucket, SeriesError};
 pub use directory::erasure::{EraseError, ErasureReport};
 pub use directory::exchange::{

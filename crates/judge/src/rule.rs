@@ -195,6 +195,13 @@ impl RuleSelection {
     pub fn left_out(&self) -> &[TableIndex<Rule>] {
         &self.left_out
     }
+
+    /// Returns the selection without one more rule, which then is one that does not fire.
+    pub fn without(&self, rule: TableIndex<Rule>) -> RuleSelection {
+        let mut fewer = self.clone();
+        fewer.order.retain(|index| *index != rule);
+        fewer
+    }
 }
 
 impl RuleSet {
@@ -280,7 +287,8 @@ impl RuleSet {
         self.index(name).map(|index| &self.rules[index])
     }
 
-    pub(crate) fn index(&self, name: &str) -> Option<TableIndex<Rule>> {
+    /// Returns the place of the rule of a name.
+    pub fn index(&self, name: &str) -> Option<TableIndex<Rule>> {
         self.by_name.get(name).copied()
     }
 

@@ -9,7 +9,7 @@ use event::{Span, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::api::{
-    AuditJson, BacktestJson, BacktestRequest, BatchError, BatchLine, ComparisonJson, DecisionJson,
+    AuditJson, BacktestJson, BacktestRequest, BatchError, CorrectionJson, CorrectionRequest, RuleImpactJson, RuleNamesJson, BatchLine, ComparisonJson, DecisionJson,
     DecisionPageJson, DecisionStatisticsJson, EraseJson, EraseRequest, ExplanationJson, FeedbackJson,
     FeedbackLine, FeedbackOutcomeJson, HealthJson, MailReportJson, NodesJson, PipelinesJson, ProblemJson,
     RankedReputationsJson, ReadingsJson, ReadingsRequest, ReloadOutcomeJson, ReviewDecisionJson, ReviewJson,
@@ -382,6 +382,26 @@ impl ApiClient {
     /// Ends a back-test.
     pub(crate) fn cancel_backtest(&self, id: &str) -> Result<BacktestJson, CallError> {
         self.call(Method::DELETE, &format!("/v1/backtests/{}", escaped(id)), &[], &[], &[])
+    }
+
+    /// Returns what a rule did to past events.
+    pub(crate) fn rule_impact(&self, query: QueryPairs<'_>) -> Result<RuleImpactJson, CallError> {
+        self.get("/v1/rules/impact", query)
+    }
+
+    /// Has what a rule did taken back.
+    pub(crate) fn correct_rule(&self, request: &CorrectionRequest) -> Result<CorrectionJson, CallError> {
+        self.post_json("/v1/rules/corrections", request)
+    }
+
+    /// Returns how far a correction is.
+    pub(crate) fn correction(&self) -> Result<CorrectionJson, CallError> {
+        self.get("/v1/rules/corrections", &[])
+    }
+
+    /// Returns the names that conditions may have.
+    pub(crate) fn rule_names(&self, pipeline: Option<&str>) -> Result<RuleNamesJson, CallError> {
+        self.get("/v1/rules/names", &named(pipeline))
     }
 
     /// Returns a version of a pipeline, and how it differs from another.

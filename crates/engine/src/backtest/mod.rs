@@ -187,14 +187,31 @@ impl Backtest {
 
     /// The enforced rules that fire on a row.
     fn fired(&self, row: &DecisionRow) -> Option<Vec<String>> {
+        let mut outcome = Evaluation::default();
+        self.evaluate(row, None, &mut outcome)?;
+        Some(self.names(outcome.fired()))
+    }
+
+    /// Evaluates the rules on a row, but for one that is left out; `None` for a version that nobody described.
+    pub(crate) fn evaluate(
+        &self,
+        row: &DecisionRow,
+        without: Option<TableIndex<Rule>>,
+        outcome: &mut Evaluation,
+    ) -> Option<()> {
         let version = self.versions.get(&row.version)?;
         let mut facts = self.pipeline.schema.empty_row();
         version.take(row, &mut facts);
         version.derive(&self.pipeline, &mut facts);
         version.score(&self.pipeline, &mut [&mut facts], &mut ModelScratch::default());
-        let mut outcome = Evaluation::default();
-        self.pipeline.rules.evaluate_selected(&version.selection, &facts, &mut outcome);
-        Some(self.names(outcome.fired()))
+        match without {
+            None => self.pipeline.rules.evaluate_selected(&version.selection, &facts, outcome),
+            Some(rule) => {
+                let fewer = version.selection.without(rule);
+                self.pipeline.rules.evaluate_selected(&fewer, &facts, outcome);
+            }
+        }
+        Some(())
     }
 
     fn names(&self, rules: &[TableIndex<Rule>]) -> Vec<String> {

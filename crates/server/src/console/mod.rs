@@ -17,6 +17,7 @@ mod decisions;
 mod editor;
 mod format;
 mod frame;
+mod impact;
 mod keys;
 mod learners;
 mod overview;
@@ -61,6 +62,8 @@ pub(crate) fn pages() -> Router<Arc<Node>> {
         .route("/console/rules/names", get(editor::names))
         .route("/console/rules/trial/cancel", post(editor::cancel))
         .route("/console/rules/version", get(version::page))
+        .route("/console/rules/impact", get(impact::page))
+        .route("/console/rules/correct", post(impact::correct))
         .route("/console/rules/rollback", post(rules::roll_back))
         .route("/console/rules/promote", post(rules::promote))
         .route("/console/learners", get(learners::page))

@@ -184,6 +184,9 @@ impl RulesPage<'_> {
                     @if self.visit.viewer.may(ViewerRight::Rules) {
                         div { dt { (t("rules.change")) } dd { a href=(url("/console/rules/edit", &[("pipeline", &self.pipeline.name), ("rule", &rule.name)])) { (t("rules.edit_rule")) } } }
                     }
+                    @if self.visit.viewer.may(ViewerRight::Rules) {
+                        div { dt { (t("rules.did")) } dd { a href=(url("/console/rules/impact", &[("pipeline", &self.pipeline.name), ("rule", &rule.name)])) { (t("rules.whom")) } } }
+                    }
                     div { dt { (t("rules.decisions")) } dd { a href=(url("/console/decisions", &[("pipeline", &self.pipeline.name), ("rule", &rule.name)])) { (t("rules.show")) } } }
                     @if !rule.owner.is_empty() { div { dt { (t("rules.owner")) } dd { (value(&rule.owner, CELL)) } } }
                     @if let Some(expires) = rule.expires { div { dt { (t("rules.expires")) } dd { (time(expires.0, self.visit.now)) } } }

@@ -11,6 +11,7 @@ pub(crate) mod blocking;
 pub(crate) mod certificates;
 pub(crate) mod challenges;
 pub(crate) mod clock;
+pub(crate) mod corrections;
 pub(crate) mod deadline;
 pub(crate) mod descriptors;
 pub(crate) mod erasure;

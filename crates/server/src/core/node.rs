@@ -23,6 +23,7 @@ use crate::core::anomaly_watch::AnomalyWatch;
 use crate::core::audit_trail::AuditTrail;
 use crate::core::auth_failures::AuthFailures;
 use crate::core::backtests::BacktestJobs;
+use crate::core::corrections::CorrectionJobs;
 use crate::core::clock::Clock;
 use crate::core::descriptors::DescriptorBudget;
 use crate::core::erasure::ErasureJobs;
@@ -123,6 +124,8 @@ pub(crate) struct Node {
     pub(crate) erasures: ErasureJobs,
     /// The back-tests that are at work or ended last.
     pub(crate) backtests: BacktestJobs,
+    /// The correction that is at work or was last.
+    pub(crate) corrections: CorrectionJobs,
     /// The decisions of the last hour.
     pub(crate) traffic: TrafficHistory,
     /// The anomalies that were found last.
@@ -202,6 +205,7 @@ impl Node {
                 .map(|plan| Telemetry::new(plan, metrics.registry())),
             erasures: ErasureJobs::default(),
             backtests: BacktestJobs::default(),
+            corrections: CorrectionJobs::default(),
             traffic: TrafficHistory::default(),
             anomalies: AnomalyWatch::default(),
             stopping: AtomicBool::new(false),

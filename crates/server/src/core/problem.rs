@@ -10,6 +10,7 @@ use std::fmt::Display;
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use engine::CorrectionFailure;
 use engine::{
     BanError, DecisionLookupError, DecisionSearchError, DirectoryError, ErasureFailure, FeedbackError,
     KeyStatisticsError, PieceError, ReloadError, ReviewError, ReviewKeyError, SnapshotError, SyncError,
@@ -248,6 +249,19 @@ impl From<DecisionLookupError> for HttpFailure {
             }
             DecisionLookupError::Journal(error) => error.into(),
             DecisionLookupError::Directory(error) => internal(&error),
+        }
+    }
+}
+
+impl From<CorrectionFailure> for HttpFailure {
+    fn from(error: CorrectionFailure) -> HttpFailure {
+        match error {
+            CorrectionFailure::Search(error) => error.into(),
+            CorrectionFailure::Journal(error) => error.into(),
+            CorrectionFailure::Ledger(error) => error.into(),
+            CorrectionFailure::Directory(error) => internal(&error),
+            CorrectionFailure::Full => UNAVAILABLE.failure(error.to_string()),
+            CorrectionFailure::Ended => OVERLOADED.failure(error.to_string()),
         }
     }
 }

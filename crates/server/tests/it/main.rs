@@ -12,6 +12,7 @@ mod clients;
 mod clock;
 mod console;
 mod console_browser;
+mod corrections;
 mod decide;
 mod decisions;
 mod dovecot;

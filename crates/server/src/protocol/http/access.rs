@@ -158,6 +158,8 @@ const ROUTES: &[RouteAccess] = &[
     // What decides.
     get("/v1/backtests", Rules).asked(),
     get("/v1/backtests/{id}", Rules).asked(),
+    get("/v1/rules/corrections", Rules),
+    get("/v1/rules/impact", Rules).asked(),
     post("/v1/backtests", Rules).asked().audited("backtest.begin"),
     route("DELETE", "/v1/backtests/{id}", AccessRule::Scope(Rules)).asked().audited("backtest.cancel"),
     post("/v1/bans", Rules).asked().audited("ban.add"),
@@ -165,6 +167,7 @@ const ROUTES: &[RouteAccess] = &[
     post("/v1/limits/{name}/reset", Rules).audited("limit.reset"),
     route("PUT", "/v1/limits/{name}/overrides", AccessRule::Scope(Rules)).audited("limit.override"),
     post("/v1/rules", Rules).asked().audited("rules.post"),
+    post("/v1/rules/corrections", Rules).asked().audited("rules.correct"),
     post("/v1/rules/promote", Rules).asked().audited("rules.promote"),
     post("/v1/rules/reload", Rules).audited("rules.reload"),
     post("/v1/rules/rollback", Rules).asked().audited("rules.rollback"),

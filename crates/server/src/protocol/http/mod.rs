@@ -8,6 +8,7 @@ pub(crate) mod batch;
 pub(crate) mod body;
 mod challenges;
 pub(crate) mod connection;
+pub(crate) mod corrections;
 mod crowdsec;
 pub(crate) mod decisions;
 mod erasure;
@@ -163,6 +164,8 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
         .routes(routes!(rules::comparison))
         .routes(routes!(rules::version))
         .routes(routes!(rules::names))
+        .routes(routes!(corrections::impact))
+        .routes(routes!(corrections::correct, corrections::progress))
         .routes(routes!(backtests::begin, backtests::list))
         .routes(routes!(backtests::backtest, backtests::cancel))
         .routes(routes!(node::pipelines))

@@ -212,6 +212,9 @@ POST /v1/rules/promote    enforce the candidate
 GET  /v1/rules/comparison how the candidate compares with what is enforced
 GET  /v1/rules/versions/{version} a version's text: ?against= also what differs
 GET  /v1/rules/names      the names that conditions may have
+GET  /v1/rules/impact     what a rule did to past events: ?rule=&from=&to=
+POST /v1/rules/corrections take that back: {\"rule\": ..., \"from\": ...}
+GET  /v1/rules/corrections how far that is, and what came of it
 POST /v1/backtests        judge past decisions by other rules: {\"rules\": ..., \"span\": \"1d\"}
 GET  /v1/backtests        the last ones
 GET  /v1/backtests/{id}   how far one is, and its report

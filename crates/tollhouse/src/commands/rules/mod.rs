@@ -1,6 +1,7 @@
 //! `tollhouse rules`: looks at the rules of a configuration, and changes what a node judges by.
 
 mod check;
+mod correct;
 mod coverage;
 mod fmt;
 mod list;
@@ -39,6 +40,9 @@ enum RulesCommand {
     Versions(rollout::RulesVersionsArgs),
     Rollback(rollout::RulesRollbackArgs),
     Show(rollout::RulesShowArgs),
+    Names(rollout::RulesNamesArgs),
+    Impact(correct::RulesImpactArgs),
+    Correct(correct::RulesCorrectArgs),
     Compare(rollout::RulesCompareArgs),
     Promote(rollout::RulesPromoteArgs),
 }
@@ -54,6 +58,9 @@ pub(crate) fn run(args: RulesArgs) -> Result<Exit, CommandError> {
         RulesCommand::Reload(args) => rollout::reload(args),
         RulesCommand::Versions(args) => rollout::versions(args),
         RulesCommand::Rollback(args) => rollout::rollback(args),
+        RulesCommand::Names(args) => rollout::names(args),
+        RulesCommand::Impact(args) => correct::impact(args),
+        RulesCommand::Correct(args) => correct::run(args),
         RulesCommand::Show(args) => rollout::show_version(args),
         RulesCommand::Compare(args) => rollout::compare(args),
         RulesCommand::Promote(args) => rollout::promote(args),

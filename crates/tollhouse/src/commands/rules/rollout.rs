@@ -122,6 +122,20 @@ pub(crate) struct RulesShowArgs {
     node: TargetServerOptions,
 }
 
+/// List the names that conditions of a server's rules may have
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse rules names --server http://127.0.0.1:8377 | grep seen
+  tollhouse rules names --server http://127.0.0.1:8377 --json | jq -r '.names[].name'")]
+pub(crate) struct RulesNamesArgs {
+    /// The pipeline; without it the first of the configuration
+    #[arg(long, value_name = "NAME")]
+    pipeline: Option<String>,
+    #[command(flatten)]
+    node: TargetServerOptions,
+}
+
 /// Show how a server's candidate compares with what is enforced
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -314,6 +328,25 @@ pub(super) fn versions(args: RulesVersionsArgs) -> Result<Exit, CommandError> {
     if rules.back {
         say("a kept version is in force, until the files change or rules are posted");
     }
+    Ok(Exit::Fine)
+}
+
+pub(super) fn names(args: RulesNamesArgs) -> Result<Exit, CommandError> {
+    let mut out = Output::new(args.node.json.json);
+    let known = args.node.client()?.rule_names(args.pipeline.as_deref())?;
+    if out.is_json() {
+        out.json(&known)?;
+    } else {
+        for api::RuleNameJson { name, of, r#type, description } in &known.names {
+            let kind = r#type.as_deref().unwrap_or(of);
+            out.line(
+                format_args!("{BOLD}{}{BOLD:#}  {kind}  {DIM}{}{DIM:#}", printable(name), printable(description))
+                    .to_string()
+                    .trim_end(),
+            )?;
+        }
+    }
+    out.flush()?;
     Ok(Exit::Fine)
 }
 

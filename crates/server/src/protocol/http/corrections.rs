@@ -1,0 +1,159 @@
+//! What a rule did to past events, and taking it back.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use engine::{CorrectionOrder, CorrectionProgress};
+use journal::ReadBudget;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::decisions::time;
+use super::{JsonBody, QueryParams};
+use crate::api;
+use crate::core::corrections::{self, CorrectionJob};
+use crate::core::grant::{RequestGrant, note};
+use crate::core::node::Node;
+use crate::core::problem::{HttpFailure, INVALID_PARAMETER, ProblemResponses, UNKNOWN_NAME};
+
+/// Records that are looked at for one answer.
+const RECORDS: u64 = 1_000_000;
+/// The time that is spent on one answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The rule, and the decisions for which it fired.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ImpactParams {
+    /// The pipeline; the first of the configuration if none is named.
+    pub(crate) pipeline: Option<String>,
+    /// The rule.
+    pub(crate) rule: String,
+    /// Only decisions of this version.
+    pub(crate) version: Option<String>,
+    /// Only decided at this time or later; a day ago if it is left out.
+    pub(crate) from: Option<String>,
+    /// Only decided before this time.
+    pub(crate) to: Option<String>,
+}
+
+/// Answers what a rule did to past events of this node: for how many it fired, which it alone decided, as each is judged again
+/// without it by the version that decided, and what `POST /v1/rules/corrections` would take back. What one request reads is
+/// bounded; `partial` says that there is more.
+#[utoipa::path(
+    get,
+    path = "/v1/rules/impact",
+    operation_id = "rule_impact",
+    tag = "rules",
+    params(ImpactParams),
+    responses((status = 200, description = "What it did", body = api::RuleImpactJson), ProblemResponses),
+)]
+pub(crate) async fn impact(
+    State(node): State<Arc<Node>>,
+    QueryParams(params): QueryParams<ImpactParams>,
+) -> Result<Json<api::RuleImpactJson>, HttpFailure> {
+    let now = node.now();
+    let from = time("from", params.from)?.unwrap_or(now - event::Span::days(1));
+    let to = time("to", params.to)?;
+    let order = order(&node, params.pipeline.as_deref(), params.rule, params.version, (from, to))?;
+    let engine = Arc::clone(&node.engine);
+    let runtime = tokio::runtime::Handle::current();
+    let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
+        let end = Instant::now() + PATIENCE;
+        let is_spent = || is_over() || Instant::now() >= end;
+        let mut budget = ReadBudget { records: RECORDS, is_over: &is_spent };
+        let progress = CorrectionProgress::default();
+        runtime.block_on(engine.correct(&order, ("", now), Some(&mut budget), &progress, is_over))
+    };
+    let impact = node.searches.run(node.timeout() / 2, work).await??;
+    Ok(Json(impact.as_ref().map(api::RuleImpactJson::from).unwrap_or_default()))
+}
+
+/// Takes back what a rule did to past events of this node: the counters that its effects added and, where it alone decided, those
+/// that the action settled, at the time of each event; and the labels and bans that it put on keys, which end now. It is begun, and
+/// `GET /v1/rules/corrections` says how far it is; one is at work at a time. It is never done twice: ordered again, it passes over
+/// what was taken back. Decisions stay as they were logged. First switch the rule off: it goes on otherwise.
+#[utoipa::path(
+    post,
+    path = "/v1/rules/corrections",
+    operation_id = "correct_rule",
+    tag = "rules",
+    request_body = api::CorrectionRequest,
+    responses((status = 202, description = "It is begun", body = api::CorrectionJson), ProblemResponses),
+)]
+pub(crate) async fn correct(
+    State(node): State<Arc<Node>>,
+    JsonBody(request): JsonBody<api::CorrectionRequest>,
+) -> Result<(StatusCode, Json<api::CorrectionJson>), HttpFailure> {
+    let api::CorrectionRequest { pipeline, rule, version, from, to } = request;
+    let order = order(&node, pipeline.as_deref(), rule, version, (from.0, to.map(|to| to.0)))?;
+    note("pipeline", order.pipeline.clone());
+    note("rule", order.rule.clone());
+    note("from", order.from.to_string());
+    note("to", order.to.to_string());
+    let by = RequestGrant::current().map_or_else(|| "local".to_owned(), |grant| grant.name().to_owned());
+    corrections::begin(&node, order, by)?;
+    Ok((StatusCode::ACCEPTED, progress(State(node)).await))
+}
+
+/// Answers how far the correction is that is at work, or what came of the last one since the start.
+#[utoipa::path(
+    get,
+    path = "/v1/rules/corrections",
+    operation_id = "correction",
+    tag = "rules",
+    responses((status = 200, description = "The correction", body = api::CorrectionJson), ProblemResponses),
+)]
+pub(crate) async fn progress(State(node): State<Arc<Node>>) -> Json<api::CorrectionJson> {
+    let none = || api::CorrectionJson { state: "none".to_owned(), ..api::CorrectionJson::default() };
+    Json(node.corrections.current().map_or_else(none, |job| shown(&job)))
+}
+
+/// The order of a request.
+fn order(
+    node: &Arc<Node>,
+    pipeline: Option<&str>,
+    rule: String,
+    version: Option<String>,
+    (from, to): (event::Time, Option<event::Time>),
+) -> Result<CorrectionOrder, HttpFailure> {
+    let pipeline = node.pipeline(pipeline)?.name.clone();
+    if rule.is_empty() || rule.len() > judge::RuleSet::NAME_BYTES_MAX {
+        return Err(UNKNOWN_NAME.failure("rule: expected the name of a rule"));
+    }
+    let now = node.now();
+    // What is decided from now on is not past.
+    let to = to.unwrap_or(event::Time(now.0.saturating_add(1)));
+    if from >= to {
+        return Err(INVALID_PARAMETER.failure("to: it is not after `from`"));
+    }
+    Ok(CorrectionOrder { pipeline, rule, version, from, to })
+}
+
+fn shown(job: &CorrectionJob) -> api::CorrectionJson {
+    let mut shown = api::CorrectionJson {
+        state: "running".to_owned(),
+        pipeline: job.order.pipeline.clone(),
+        rule: job.order.rule.clone(),
+        by: job.by.clone(),
+        begun: Some(api::Timestamp(job.begun)),
+        hits: job.progress.hits(),
+        ..api::CorrectionJson::default()
+    };
+    match &job.ended {
+        None => {}
+        Some((time, Err(why))) => {
+            (shown.state, shown.ended) = ("failed".to_owned(), Some(api::Timestamp(*time)));
+            shown.problem = Some(why.clone());
+        }
+        Some((time, Ok(impact))) => {
+            (shown.state, shown.ended) = ("done".to_owned(), Some(api::Timestamp(*time)));
+            shown.impact = Some(api::RuleImpactJson::from(&**impact));
+        }
+    }
+    shown
+}
