@@ -3,7 +3,7 @@
 //!
 //! The format is that of Apache, nginx and most proxies (`host ident user [time] "request" status bytes
 //! "referer" "agent"`), with the virtual host in front or not, behind a syslog prefix or not, and with more fields
-//! behind that are not read. What a client sent stays evidence: a request line that is none (TLS on the plain
+//! behind that are not read; HAProxy, Envoy and Amazon's load balancers have formats of their own. What a client sent stays evidence: a request line that is none (TLS on the plain
 //! port, binary noise) makes an event with `http.malformed`, not an error.
 //!
 //! The features judge one request by itself: what it asks for, and what the client says it is, by lists of patterns
@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use event::{Event, Facts, Slot, Time, Value};
+use jiff::tz::TimeZone;
 use memchr::{memchr_iter, memmem};
 
 use crate::network::{PrefixLengths, network};
@@ -21,6 +22,7 @@ use crate::web::access_log_json;
 use crate::web::attack;
 use crate::web::link;
 use crate::web::pattern::RequestPatterns;
+use crate::web::proxy_log;
 pub use crate::web::request_line::{AccessLogError, FIELD_BYTES_MAX};
 use crate::web::request_line::{push, read_request};
 use crate::web::request_target::normal_path;
@@ -77,6 +79,14 @@ event::columns! {
 /// (`\"`, `\\`, `\n`, `\xhh`) are undone; a target that is then no UTF-8 is percent-encoded, another text read as ISO 8859-1. Linear in
 /// the line.
 pub fn event(line: &[u8]) -> Result<Event, AccessLogError> {
+    event_in_zone(line, &TimeZone::UTC)
+}
+
+/// Reads one line as [`event`] does; a time that names no zone, as HAProxy's, is of this one.
+///
+/// # Errors
+/// If it is no access log's.
+pub fn event_in_zone(line: &[u8], zone: &TimeZone) -> Result<Event, AccessLogError> {
     let line = line.trim_ascii_end();
     if line.len() > LINE_BYTES_MAX {
         return Err(AccessLogError { at: LINE_BYTES_MAX, expected: "the end of the line" });
@@ -84,13 +94,20 @@ pub fn event(line: &[u8]) -> Result<Event, AccessLogError> {
     if line.starts_with(b"{") {
         return access_log_json::event(line);
     }
+    if let Some(event) = proxy_log::event(line) {
+        return event;
+    }
     let mut event = Event::default();
-    let (bracket, time) = memchr_iter(b'[', line)
-        .find_map(|at| Some((at, log_time(line.get(at + 1..at + TIME_BYTES + 2)?.strip_suffix(b"]")?)?)))
-        .ok_or(AccessLogError {
+    // The first time counts: what a client sent stands behind it.
+    let (bracket, time) =
+        memchr_iter(b'[', line).find_map(|at| Some((at, stamp(line, at, zone)?))).ok_or(AccessLogError {
             at: 0,
             expected: "a time such as `[17/May/2015:10:05:03 +0000]` somewhere",
         })?;
+    let time = match time {
+        LogStamp::Zoned(time) => time,
+        LogStamp::OfHaproxy(time) => return proxy_log::haproxy(line, bracket, time),
+    };
     event.time = Some(time);
     client(&line[..bracket], &mut event)?;
 
@@ -119,6 +136,21 @@ pub fn event(line: &[u8]) -> Result<Event, AccessLogError> {
         push(&mut event, name, &received(&unescape(value)));
     }
     Ok(event)
+}
+
+/// The time in brackets of a line.
+enum LogStamp {
+    Zoned(Time),
+    OfHaproxy(Time),
+}
+
+/// The time in the brackets that begin here.
+fn stamp(line: &[u8], at: usize, zone: &TimeZone) -> Option<LogStamp> {
+    let inside = |length: usize| line.get(at + 1..at + length + 2)?.strip_suffix(b"]");
+    let zoned = inside(TIME_BYTES).and_then(log_time).map(LogStamp::Zoned);
+    let of_haproxy =
+        || inside(proxy_log::HAPROXY_TIME_BYTES).and_then(|text| proxy_log::haproxy_time(text, zone));
+    zoned.or_else(|| of_haproxy().map(LogStamp::OfHaproxy))
 }
 
 const TIME_BYTES: usize = "17/May/2015:10:05:03 +0000".len();
@@ -159,13 +191,13 @@ fn client(before: &[u8], event: &mut Event) -> Result<(), AccessLogError> {
 }
 
 /// A place in the line.
-struct LineCursor<'l> {
-    line: &'l [u8],
-    at: usize,
+pub(crate) struct LineCursor<'l> {
+    pub(crate) line: &'l [u8],
+    pub(crate) at: usize,
 }
 
 impl<'l> LineCursor<'l> {
-    fn rest(&self) -> &'l [u8] {
+    pub(crate) fn rest(&self) -> &'l [u8] {
         self.line.get(self.at..).unwrap_or_default()
     }
 
@@ -173,7 +205,7 @@ impl<'l> LineCursor<'l> {
         self.at += self.rest().iter().take_while(|&&byte| byte == b' ').count();
     }
 
-    fn word(&mut self) -> &'l [u8] {
+    pub(crate) fn word(&mut self) -> &'l [u8] {
         self.skip_spaces();
         let rest = self.rest();
         let word = &rest[..rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len())];
@@ -183,7 +215,7 @@ impl<'l> LineCursor<'l> {
 
     /// Reads the text in quotes here. Some servers do not escape quotes inside: one ends the field only if a space or the
     /// line's end follows, and `ends` agrees with what comes after.
-    fn quoted(&mut self, ends: impl Fn(&[u8]) -> bool) -> Option<&'l [u8]> {
+    pub(crate) fn quoted(&mut self, ends: impl Fn(&[u8]) -> bool) -> Option<&'l [u8]> {
         self.skip_spaces();
         let inside = self.rest().strip_prefix(b"\"")?;
         let mut escaped = false;
@@ -205,13 +237,13 @@ impl<'l> LineCursor<'l> {
     }
 }
 
-fn is_before_status(after: &[u8]) -> bool {
+pub(crate) fn is_before_status(after: &[u8]) -> bool {
     let after = after.trim_ascii_start();
     after.is_empty() || after.starts_with(b"- ") || after.first().is_some_and(u8::is_ascii_digit)
 }
 
 /// Undoes the escapes of Apache's and nginx's logs.
-fn unescape(bytes: &[u8]) -> Cow<'_, [u8]> {
+pub(crate) fn unescape(bytes: &[u8]) -> Cow<'_, [u8]> {
     let bytes = &bytes[..bytes.len().min(FIELD_BYTES_MAX)];
     if !bytes.contains(&b'\\') {
         return Cow::Borrowed(bytes);

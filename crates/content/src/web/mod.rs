@@ -10,6 +10,8 @@ pub mod impersonation;
 pub mod link;
 pub mod messenger;
 pub mod pattern;
+mod proxy_log;
 pub mod redirect;
 mod request_line;
 pub mod request_target;
+pub mod w3c_log;
