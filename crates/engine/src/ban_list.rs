@@ -541,7 +541,8 @@ impl BanList {
         let mut lines = Vec::new();
         let is_lifted = {
             let mut table = self.table.lock();
-            let number = table.of_value(value).find(|(_, told)| *told.source == *source).map(|(number, _)| number);
+            let number =
+                table.of_value(value).find(|(_, told)| *told.source == *source).map(|(number, _)| number);
             let told = number.and_then(|number| table.remove(number));
             if let Some(told) = &told {
                 let _ = write_line(&mut lines, told, BanLineKind::Lift, false);

@@ -20,7 +20,9 @@ use journal::{DecisionRow, JournalError, ReadBudget, Record, RecordId};
 use judge::{Action, Evaluation, Rule};
 use plan::{EffectPlan, KindPlan, Pipeline};
 use serde::{Deserialize, Serialize};
-use stats::{Addition, AggregateColumn, CounterAmounts, DedupeMark, LedgerError, Observation, ObserveRequest, Origin};
+use stats::{
+    Addition, AggregateColumn, CounterAmounts, DedupeMark, LedgerError, Observation, ObserveRequest, Origin,
+};
 
 use crate::backtest::{Backtest, BacktestQuery};
 use crate::directory::{DirectoryError, io_error, read_sealed};
@@ -225,7 +227,8 @@ impl Engine {
         }
         // An id tells its time to a millisecond: one that has begun is in it.
         let below = RecordId::first_of(Time(order.to.0.saturating_add(999)));
-        let own = CorrectionRecord { order: order.clone(), reached: below, below, by: by.to_owned(), at: now };
+        let own =
+            CorrectionRecord { order: order.clone(), reached: below, below, by: by.to_owned(), at: now };
         let before = records.clone();
         records.push(own);
         let mut next = Some(below);
@@ -391,7 +394,8 @@ impl Corrector<'_> {
         // The row is as it would be without its content.
         let _: Result<(), ContentError> = self.engine.content_keys.unseal(id, row, &description);
         for (column, value) in description.columns.iter().zip(row.facts.values()) {
-            let slot = of.schema.slot(&column.name).filter(|slot| of.schema.column(*slot).kind == column.kind);
+            let slot =
+                of.schema.slot(&column.name).filter(|slot| of.schema.column(*slot).kind == column.kind);
             if let (Some(slot), Some(value)) = (slot, value) {
                 facts.set(slot, value.clone());
             }
@@ -448,7 +452,8 @@ impl Corrector<'_> {
                 EffectPlan::Mark { .. } => {}
                 EffectPlan::Add { kind, counter, amount } => {
                     let plan = &of.kinds[kind];
-                    let name = &plan.counters.as_slice().get(usize::from(counter)).cloned().unwrap_or_default();
+                    let name =
+                        &plan.counters.as_slice().get(usize::from(counter)).cloned().unwrap_or_default();
                     self.add(row, facts, (plan, name, amount), true, observations);
                 }
                 EffectPlan::AddValue { kind, value, by_share } => {
@@ -472,7 +477,8 @@ impl Corrector<'_> {
             for (action, counter) in &plan.settle {
                 let is_taken = *action == row.verdict.action;
                 if is_taken || *action == without {
-                    let name = plan.counters.as_slice().get(usize::from(*counter)).cloned().unwrap_or_default();
+                    let name =
+                        plan.counters.as_slice().get(usize::from(*counter)).cloned().unwrap_or_default();
                     self.add(row, facts, (plan, &name, 1), is_taken, observations);
                 }
             }
@@ -503,7 +509,8 @@ impl Corrector<'_> {
         });
         let (Some(plan), Some(number)) = (plan, number) else {
             if is_taken_back && !keys.is_empty() {
-                *self.impact.lasting.entry(format!("{}.{counter}", of.name)).or_default() += keys.len() as u64;
+                *self.impact.lasting.entry(format!("{}.{counter}", of.name)).or_default() +=
+                    keys.len() as u64;
             }
             return;
         };
@@ -621,9 +628,9 @@ impl Corrector<'_> {
         let mut impact = self.impact;
         impact.actions =
             self.actions.into_iter().map(|((before, without), rows)| (before, without, rows)).collect();
-        impact.actions.sort_by_key(|(before, without, rows)| {
-            (std::cmp::Reverse(*rows), *before as u8, *without as u8)
-        });
+        impact
+            .actions
+            .sort_by_key(|(before, without, rows)| (std::cmp::Reverse(*rows), *before as u8, *without as u8));
         impact
     }
 }

@@ -9,12 +9,13 @@ use event::{Span, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::api::{
-    AuditJson, BacktestJson, BacktestRequest, BatchError, CorrectionJson, CorrectionRequest, RuleImpactJson, RuleNamesJson, BatchLine, ComparisonJson, DecisionJson,
-    DecisionPageJson, DecisionStatisticsJson, EraseJson, EraseRequest, ExplanationJson, FeedbackJson,
-    FeedbackLine, FeedbackOutcomeJson, HealthJson, MailReportJson, NodesJson, PipelinesJson, ProblemJson,
-    RankedReputationsJson, ReadingsJson, ReadingsRequest, ReloadOutcomeJson, ReviewDecisionJson, ReviewJson,
-    ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RulesJson,
-    SnapshotJson, TimelineJson, TopKeysJson, VersionTextJson,
+    AuditJson, BacktestJson, BacktestRequest, BatchError, BatchLine, ComparisonJson, CorrectionJson,
+    CorrectionRequest, DecisionJson, DecisionPageJson, DecisionStatisticsJson, EraseJson, EraseRequest,
+    ExplanationJson, FeedbackJson, FeedbackLine, FeedbackOutcomeJson, HealthJson, MailReportJson, NodesJson,
+    PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson, ReadingsRequest, ReloadOutcomeJson,
+    ReviewDecisionJson, ReviewJson, ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson,
+    RollbackRequest, RuleImpactJson, RuleNamesJson, RulesJson, SnapshotJson, TimelineJson, TopKeysJson,
+    VersionTextJson,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};

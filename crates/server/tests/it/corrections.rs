@@ -86,7 +86,11 @@ fn counts(running: &Running, ip: &str) -> Value {
 
 fn banned(running: &Running, ip: &str) -> Vec<String> {
     let bans = running.get(&format!("/v1/bans?ip={ip}")).json();
-    bans.as_array().unwrap().iter().map(|ban| ban["scenario"].as_str().unwrap_or_default().to_owned()).collect()
+    bans.as_array()
+        .unwrap()
+        .iter()
+        .map(|ban| ban["scenario"].as_str().unwrap_or_default().to_owned())
+        .collect()
 }
 
 /// Has what a rule did taken back, and waits for that.
@@ -115,7 +119,11 @@ fn what_a_wrong_rule_did_is_taken_back_once() {
 
         let from = "2026-05-17T00:00:00Z";
         let impact = running.get(&format!("/v1/rules/impact?rule=WRONG&from={from}")).json();
-        assert_eq!((&impact["hits"], &impact["alone"], &impact["untold"]), (&json!(3), &json!(2), &json!(0)), "{impact}");
+        assert_eq!(
+            (&impact["hits"], &impact["alone"], &impact["untold"]),
+            (&json!(3), &json!(2), &json!(0)),
+            "{impact}"
+        );
         assert_eq!(impact["decisions"][0]["without"], "accept", "{impact}");
         assert_eq!(impact["decisions"][2]["without"], "reject", "{impact}");
         assert_eq!((&impact["labels"], &impact["bans"]), (&json!(2), &json!(2)), "{impact}");
@@ -137,7 +145,11 @@ fn what_a_wrong_rule_did_is_taken_back_once() {
 
         // Again: nothing.
         let again = corrected(running, &order);
-        assert_eq!((&again["impact"]["corrected"], &again["impact"]["counts"]), (&json!(3), &json!(0)), "{again}");
+        assert_eq!(
+            (&again["impact"]["corrected"], &again["impact"]["counts"]),
+            (&json!(3), &json!(0)),
+            "{again}"
+        );
         assert_eq!(counts(running, wrong), json!({"seen": 3, "taken": 3, "lost": 2}));
         let impact = running.get(&format!("/v1/rules/impact?rule=WRONG&from={from}")).json();
         assert_eq!(impact["decisions"][0]["corrected"], true, "{impact}");
@@ -149,7 +161,12 @@ fn what_cannot_be_taken_back_is_refused() {
     with_hits(|running| {
         let post = |request: Value| running.post("/v1/rules/corrections", &[JSON], &request.to_string());
         assert_eq!(running.get("/v1/rules/corrections").json()["state"], "none");
-        check_problem(&post(json!({"rule": "", "from": "2026-05-17T00:00:00Z"})), 400, "unknown-name", "rule");
+        check_problem(
+            &post(json!({"rule": "", "from": "2026-05-17T00:00:00Z"})),
+            400,
+            "unknown-name",
+            "rule",
+        );
         let (from, to) = ("2026-05-17T00:00:00Z", "2026-05-16T00:00:00Z");
         check_problem(&post(json!({"rule": "A", "from": from, "to": to})), 400, "invalid-parameter", "to");
         assert_eq!(post(json!({"rule": "A", "from": from, "pipeline": "none"})).status / 100, 4);

@@ -46,13 +46,18 @@ fn rules_are_posted_compared_promoted_and_gone_back_from() {
     let shown = run(["rules", "compare", "--server", &server.url], "").expect(0).stdout;
     assert!(shown.contains(&format!("{accepted} → reject")) && shown.contains(" ALL]"), "{shown}");
     let of_server = ["--server", &server.url];
-    let tried = run(["backtest", "--candidate", "--json"].into_iter().chain(of_server), "").expect(0).json().remove(0);
+    let tried = run(["backtest", "--candidate", "--json"].into_iter().chain(of_server), "")
+        .expect(0)
+        .json()
+        .remove(0);
     assert_eq!((&tried["state"], &tried["report"]["changed"]), (&"done".into(), &2.into()), "{tried}");
-    let tried = run(["backtest", "--rules", &file, "--last", "1h"].into_iter().chain(of_server), "").expect(0).stdout;
+    let tried =
+        run(["backtest", "--rules", &file, "--last", "1h"].into_iter().chain(of_server), "").expect(0).stdout;
     assert!(tried.contains("→ reject") && tried.contains("+ALL"), "{tried}");
     run(["backtest", "--rules", &bad].into_iter().chain(of_server), "").expect(2);
     run(["backtest", "--replay"].into_iter().chain(of_server), "").expect(2);
-    let shown = run(["rules", "show", "candidate", "--against", &before].into_iter().chain(of_server), "").expect(0);
+    let shown =
+        run(["rules", "show", "candidate", "--against", &before].into_iter().chain(of_server), "").expect(0);
     assert!(shown.stdout.contains("+name = \"ALL\""), "{shown:?}");
     assert!(ask(&server, &["names"])["names"].as_array().unwrap().len() > 50);
     let promoted = ask(&server, &["promote"]);
@@ -67,7 +72,11 @@ fn rules_are_posted_compared_promoted_and_gone_back_from() {
     for corrected in [0, 1] {
         let ran = run(["rules", "correct", "ALL", "--last", "1h", "--json"].into_iter().chain(of_server), "");
         let done = ran.json().remove(0);
-        assert_eq!((&done["state"], &done["impact"]["corrected"]), (&"done".into(), &corrected.into()), "{done}");
+        assert_eq!(
+            (&done["state"], &done["impact"]["corrected"]),
+            (&"done".into(), &corrected.into()),
+            "{done}"
+        );
     }
     assert_eq!(action(&server), accepted);
     assert_eq!(server.end(Signal::TERM), Some(0));

@@ -162,7 +162,9 @@ pub(super) fn run(args: RulesCorrectArgs) -> Result<Exit, CommandError> {
         std::thread::sleep(LOOK);
     };
     if let Some(why) = done.problem {
-        return Err(CommandError::new(why).help("order it again: what was taken back is not taken back again"));
+        return Err(
+            CommandError::new(why).help("order it again: what was taken back is not taken back again")
+        );
     }
     let impact = done.impact.clone().unwrap_or_default();
     if out.is_json() {

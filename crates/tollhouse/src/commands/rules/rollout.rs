@@ -340,9 +340,13 @@ pub(super) fn names(args: RulesNamesArgs) -> Result<Exit, CommandError> {
         for api::RuleNameJson { name, of, r#type, description } in &known.names {
             let kind = r#type.as_deref().unwrap_or(of);
             out.line(
-                format_args!("{BOLD}{}{BOLD:#}  {kind}  {DIM}{}{DIM:#}", printable(name), printable(description))
-                    .to_string()
-                    .trim_end(),
+                format_args!(
+                    "{BOLD}{}{BOLD:#}  {kind}  {DIM}{}{DIM:#}",
+                    printable(name),
+                    printable(description)
+                )
+                .to_string()
+                .trim_end(),
             )?;
         }
     }
