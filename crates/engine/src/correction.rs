@@ -71,9 +71,27 @@ struct CorrectionRecord {
     below: RecordId,
     by: String,
     at: Time,
+    /// True once labels and bans ended, too.
+    #[serde(default)]
+    is_ended: bool,
+}
+
+/// The parts of what was done to a decision that were taken back before.
+#[derive(Clone, Copy, Debug, Default)]
+struct DoneParts {
+    counts: bool,
+    labels: bool,
 }
 
 impl CorrectionRecord {
+    /// Returns true if all that another has done is done by this one, too.
+    fn covers(&self, other: &CorrectionRecord) -> bool {
+        let [own, their] = [&self.order, &other.order];
+        (&own.pipeline, &own.rule, &own.version) == (&their.pipeline, &their.rule, &their.version)
+            && self.reached <= other.reached
+            && other.below <= self.below
+    }
+
     fn has_done(&self, order: &CorrectionOrder, version: &str, id: RecordId) -> bool {
         let of = &self.order;
         of.pipeline == order.pipeline
@@ -227,8 +245,14 @@ impl Engine {
         }
         // An id tells its time to a millisecond: one that has begun is in it.
         let below = RecordId::first_of(Time(order.to.0.saturating_add(999)));
-        let own =
-            CorrectionRecord { order: order.clone(), reached: below, below, by: by.to_owned(), at: now };
+        let own = CorrectionRecord {
+            order: order.clone(),
+            reached: below,
+            below,
+            by: by.to_owned(),
+            at: now,
+            is_ended: false,
+        };
         let before = records.clone();
         records.push(own);
         let mut next = Some(below);
@@ -269,8 +293,12 @@ impl Engine {
             let mut requests = Vec::new();
             for (id, record) in rows {
                 let Record::Decision(row) = record else { continue };
-                let is_done = before.iter().any(|done| done.has_done(order, &row.version, id));
-                corrector.take(id, *row, (now, is_done), &mut requests);
+                let done = before.iter().filter(|done| done.has_done(order, &row.version, id));
+                let done = done.fold(DoneParts::default(), |parts, done| DoneParts {
+                    counts: true,
+                    labels: parts.labels || done.is_ended,
+                });
+                corrector.take(id, *row, (now, done), &mut requests);
                 progress.hits.fetch_add(1, Ordering::Relaxed);
             }
             next = page.next;
@@ -289,6 +317,15 @@ impl Engine {
             }
         }
         corrector.lift(now, is_pretence).await?;
+        if !is_pretence {
+            if let Some(mut own) = records.pop() {
+                own.is_ended = true;
+                // What it has gone through again needs no record any more.
+                records.retain(|other| !own.covers(other));
+                records.push(own);
+            }
+            self.keep_corrections(&records)?;
+        }
         Ok(Some(corrector.finish()))
     }
 
@@ -318,14 +355,14 @@ impl Corrector<'_> {
         &mut self,
         id: RecordId,
         mut row: DecisionRow,
-        (now, is_done): (Time, bool),
+        (now, done): (Time, DoneParts),
         requests: &mut Vec<ObserveRequest>,
     ) {
         self.impact.hits += 1;
         let version = self.version(&row);
         let Some(version) = version else {
             self.impact.unknown += 1;
-            self.list(id, &row, None, is_done);
+            self.list(id, &row, None, done.counts);
             return;
         };
         let CorrectedVersion { backtest, rule } = &*version;
@@ -340,14 +377,14 @@ impl Corrector<'_> {
             }
             None => self.impact.untold += 1,
         }
-        self.impact.corrected += u64::from(is_done);
-        self.list(id, &row, without, is_done);
-        if is_done {
-            return;
+        self.impact.corrected += u64::from(done.counts);
+        self.list(id, &row, without, done.counts);
+        // A repeated event puts no labels and settles nothing, and one whose statistics could not be had settles nothing.
+        if !row.duplicate && !done.labels {
+            self.note_marks(&row, &facts, &of, rule);
         }
-        self.note_marks(&row, &facts, &of, rule);
-        let is_counted = !row.duplicate && row.verdict.reasons.iter().all(|it| it.rule != LEDGER_UNAVAILABLE);
-        if !is_counted {
+        let is_failed = row.verdict.reasons.iter().any(|it| it.rule == LEDGER_UNAVAILABLE);
+        if row.duplicate || is_failed || done.counts {
             return;
         }
         let mut observations = Vec::new();
@@ -574,8 +611,10 @@ impl Corrector<'_> {
                 });
                 let Some(label) = label else { continue };
                 let key = (label.kind, engine.secret.shingle(ban.value.as_bytes()));
-                let Some((_, other)) = self.marked.get(&key).copied() else { continue };
-                if source.by != self.order.rule || other.is_some_and(|other| other > now) {
+                let Some((until, other)) = self.marked.get(&key).copied() else { continue };
+                // One that holds longer is of another decision.
+                let is_other = source.by != self.order.rule || ban.until > until;
+                if is_other || other.is_some_and(|other| other > now) {
                     self.marked.remove(&key);
                     continue;
                 }

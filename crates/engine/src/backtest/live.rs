@@ -72,7 +72,7 @@ impl Engine {
         is_over: &dyn Fn() -> bool,
     ) -> Result<Option<BacktestReport>, DecisionLookupError> {
         let journal = self.journal.as_ref().ok_or(DecisionLookupError::NoJournal)?;
-        let (from, to) = span_of(&**journal, backtest, now)?;
+        let (from, to) = span_of(journal, backtest, now)?;
         let part = Span(((to - from).0 / SAMPLE_PARTS).max(1));
         let (mut tally, mut seen, mut skipped) = (backtest.tally(), BTreeSet::new(), SkippedData::default());
         for number in spread() {
@@ -116,7 +116,7 @@ impl Engine {
         is_over: &dyn Fn() -> bool,
     ) -> Result<Option<(BacktestReport, SkippedData)>, DecisionLookupError> {
         let journal = self.journal.as_ref().ok_or(DecisionLookupError::NoJournal)?;
-        let (from, _) = span_of(&**journal, backtest, now)?;
+        let (from, _) = span_of(journal, backtest, now)?;
         let first = RecordId::first_of(from);
         // What was said after the span counts, too: the last word stands.
         let mut blocks = journal.ranked(IdRange { from: first, ..IdRange::default() })?;

@@ -77,7 +77,6 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
     let rules = "[[rule]]\nname = \"NEW\"\nwhen = \"http.status == 404\"\nscore = 20.0\n";
     let toml = "Content-Type: application/toml";
     assert_eq!(server.post("/v1/rules?pipeline=web", &[toml], rules).status, 200);
-    let rules = rules.replace("404", "403");
     let trial = json!({"pipeline": "web", "rules": rules, "span": "30d"});
     let trial = server.post("/v1/backtests", &[JSON], &trial.to_string()).json();
     let trial = format!("/console/rules/edit?pipeline=web&trial={}", trial["id"].as_str().unwrap());
@@ -101,6 +100,7 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
         "rule": "/console/rules?pipeline=mail&sort=score",
         "editor": "/console/rules/edit?pipeline=web&rule=PROBE",
         "trial": trial,
+        "impact": "/console/rules/impact?pipeline=web&rule=PROBE&span=30d",
         "version": format!("/console/rules/version?pipeline=web&version={version}"),
         "learners": "/console/learners?pipeline=mail",
         "line": "/console/learners?pipeline=mail&line=reject&at=3",
