@@ -24,7 +24,7 @@
 
 use parking_lot::{Mutex, RwLock};
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::net::IpAddr;
@@ -44,6 +44,8 @@ pub(crate) const KEYS_MAX: usize = 4_000_000;
 const REMOVED_MAX: usize = 100_000;
 /// Most lifted labels that are remembered until they would have ended. Beyond it the one that ends first is forgotten.
 const LIFTED_MAX: usize = 100_000;
+/// The kind and the origin of what a block list bans.
+const BLOCK_LIST: &str = "block_list";
 /// Longest value that is kept.
 const VALUE_BYTES_MAX: usize = 1024;
 /// Lines beyond twice those in use at which the file is written anew.
@@ -282,7 +284,7 @@ struct BanTable {
     crowded_out: u64,
     /// `None` for a node of its own.
     sharing: Option<BanSharing>,
-    /// What nothing bans.
+    /// The allow list in force.
     allow: Arc<AllowPlan>,
 }
 
@@ -471,20 +473,79 @@ impl BanList {
     /// Puts an allow list in force. What is on it leaves the table, and who polls is told so; answers how many that are. Other nodes
     /// go by their own list.
     pub(crate) fn set_allow(&self, allow: Arc<AllowPlan>) -> usize {
-        let last = {
+        {
             let mut table = self.table.lock();
             if table.allow == allow {
                 return 0;
             }
             table.allow = Arc::clone(&allow);
             *self.allow.write() = Arc::clone(&allow);
-            table.last
-        };
+        }
         // What comes from now on is held against the new list.
-        let (mut rest, mut taken) = (Some(0..=last), 0);
+        self.end_all(|ban| allow.find(&ban.value).is_some())
+    }
+
+    /// Makes a block list's bans these values, each with its end, and no others; none without an action. Nodes do not share them, as each
+    /// reads the list. One that holds for more than half of its time is left as it is, so that what is read again and again costs little.
+    pub(crate) fn replace_list(
+        &self,
+        list: &str,
+        action: Option<&str>,
+        values: Vec<(String, Time)>,
+        now: Time,
+    ) {
+        let name = |decision: &str| LabelSource {
+            pipeline: String::new(),
+            kind: BLOCK_LIST.to_owned(),
+            label: list.to_owned(),
+            decision: decision.to_owned(),
+            by: BLOCK_LIST.to_owned(),
+        };
+        let mut new = HashSet::with_capacity(values.len());
+        for page in values.chunks(PAGE) {
+            let mut lines = Vec::new();
+            {
+                let mut table = self.table.lock();
+                let source = table.source(name(action.unwrap_or_default()));
+                for (value, until) in page {
+                    let is_own = AddressRange::parse(value).is_none_or(AddressRange::is_of_this_machine);
+                    if is_own || table.allow.find(value).is_some() || *until <= now {
+                        continue;
+                    }
+                    let value: Arc<str> = Arc::from(value.as_str());
+                    new.insert(Arc::clone(&value));
+                    let before = table.find(&source, &value);
+                    if before.is_some_and(|(_, end)| end.0 - now.0 > (until.0 - now.0) / 2) {
+                        continue;
+                    }
+                    before.map(|(number, _)| table.forget(number));
+                    table.ids += 1;
+                    let scope = BanScope::of(&value);
+                    let told =
+                        Ban { id: table.ids, scope, source: Arc::clone(&source), value, until: *until };
+                    let _ = write_line(&mut lines, &told, BanLineKind::Put, true);
+                    table.put_as(told, true);
+                }
+                self.note(&table);
+            }
+            self.append(&lines);
+        }
+        let is_gone = |ban: &Ban| {
+            let source = &ban.source;
+            source.pipeline.is_empty()
+                && source.kind == BLOCK_LIST
+                && source.label == list
+                && (Some(source.decision.as_str()) != action || !new.contains(&ban.value))
+        };
+        self.end_all(is_gone);
+    }
+
+    /// Ends the bans that are meant, and tells who polls; answers how many.
+    fn end_all(&self, is_meant: impl Fn(&Ban) -> bool) -> usize {
+        let (mut rest, mut ended) = (Some(0..=self.table.lock().last), 0);
         while rest.is_some() {
             let page = self.page(&mut rest, Time(i64::MIN));
-            let meant: Vec<&Ban> = page.iter().filter(|ban| allow.find(&ban.value).is_some()).collect();
+            let meant: Vec<&Ban> = page.iter().filter(|ban| is_meant(ban)).collect();
             if meant.is_empty() {
                 continue;
             }
@@ -495,13 +556,13 @@ impl BanList {
                     let Some((number, _)) = table.find(&ban.source, &ban.value) else { continue };
                     let Some(told) = table.remove(number) else { continue };
                     let _ = write_line(&mut lines, &told, BanLineKind::End, false);
-                    taken += 1;
+                    ended += 1;
                 }
                 self.note(&table);
             }
             self.append(&lines);
         }
-        taken
+        ended
     }
 
     /// Notes what look-ups ask before they take the lock.
@@ -1368,7 +1429,7 @@ mod tests {
         assert_eq!(values(&new(&register, &register.held(NOW), NOW)), ["192.0.2.1"]);
     }
 
-    /// What is on the allow list is not put there, and leaves when the list changes; who polls hears of it, and so does the file.
+    /// Nothing on the allow list is put there, and what was leaves when the list changes; who polls hears of it, and so does the file.
     #[test]
     fn what_is_allowed_is_not_banned() {
         let parent = tempfile::tempdir().unwrap();

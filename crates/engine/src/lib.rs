@@ -10,6 +10,7 @@ pub mod backtest;
 mod ban;
 mod ban_list;
 pub mod batch;
+mod block_lists;
 mod candidate;
 mod challenge;
 mod condition;
@@ -62,6 +63,7 @@ use reload::{RulesState, VersionHistory};
 pub use anomalies::{ANOMALY_SPAN, Anomaly, AnomalySort};
 pub use ban::BanError;
 pub use ban_list::{AddressRange, Ban, BanChanges, BanList, BanScope, LabelSource};
+pub use block_lists::BLOCK_LIST_ENTRIES_MAX;
 pub use candidate::{CandidateComparison, CandidateExample, ComparedVerdict};
 pub use challenge::EarnedPass;
 pub use condition::{Impact, NodeCondition, NodeConditions};
@@ -192,6 +194,7 @@ pub struct Engine {
     batches: batch::BufferPool<Vec<ObserveRequest>>,
     records: batch::BufferPool<EncodedRecords>,
     ban_list: BanList,
+    block_lists: RwLock<Arc<block_lists::BlockLists>>,
     /// The addresses of the names of the allow list, as they were last found.
     allowed_addresses: Mutex<Vec<(Arc<str>, Vec<std::net::IpAddr>)>>,
     /// The queues of all who watch decisions as they are made.

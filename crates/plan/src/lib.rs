@@ -7,6 +7,7 @@
 
 pub mod aggregate;
 mod allow;
+mod block_lists;
 mod catalog;
 mod cluster;
 mod config;
@@ -35,6 +36,7 @@ use stats::{CancellationCheck, Catalog, NumberRegister};
 
 use crate::limit::LimitPlan;
 pub use allow::{AllowPlan, AllowSource};
+pub use block_lists::{BlockListPlan, BlockListSource};
 use catalog::{beside_sketches, catalog, fit_sketches};
 pub use cluster::ClusterPlan;
 pub use config::{
@@ -52,6 +54,7 @@ pub use listener::{
 };
 pub use node::{AuditPlan, JournalPlan, NodePlan, ServerPlan, TelemetryPlan, UploadPlan};
 pub use pipeline::authentication::{DnsListMeaning, DnsListPlan, DnsPlan};
+pub use pipeline::block_lists::BlockListColumns;
 pub use pipeline::candidate::Candidate;
 pub use pipeline::challenge::{CHALLENGE_COST, ChallengePlan, ScriptlessWay};
 pub use pipeline::classifier::TrainingLabel;
@@ -111,6 +114,8 @@ pub struct Plan {
     pub forwards: Vec<ForwardPlan>,
     /// The allow list.
     pub allow: Arc<AllowPlan>,
+    /// Lists of addresses that others publish.
+    pub block_lists: Vec<BlockListPlan>,
     /// Applications that sign their requests.
     pub applications: Vec<gate::application::Application>,
     /// The keys of those who sign requests of robots.
@@ -212,6 +217,7 @@ impl Plan {
         let tested = drafts.iter_mut().flat_map(|draft| std::mem::take(&mut draft.tested)).collect();
         let pipelines: Vec<Arc<Pipeline>> =
             drafts.into_iter().map(|draft| Arc::new(draft.finish())).collect();
+        let block_lists = block_lists::compile(config.main(), &mut problems);
         let allow = Arc::new(allow::compile(config.main(), &forwards, &pipelines, &mut problems));
         let (recipe, files) = (Arc::clone(config.recipe()), config.files().clone());
         let envoy = Arc::new(EnvoyPlan::compile(config, &mut problems));
@@ -224,6 +230,7 @@ impl Plan {
             limits,
             forwards,
             allow,
+            block_lists,
             applications,
             key_directories,
             tokens,

@@ -110,7 +110,7 @@ fn fetched(
 }
 
 /// Returns true if keys can be fetched without somebody on the way changing them.
-fn is_allowed(url: &str) -> bool {
+pub(crate) fn is_allowed(url: &str) -> bool {
     let authority = |rest: &str| rest.split(['/', '?', '#']).next().unwrap_or_default().to_owned();
     if url.bytes().any(|byte| byte <= b' ' || byte >= 0x7F || byte == b'@') {
         return false;

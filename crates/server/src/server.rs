@@ -23,7 +23,7 @@ use crate::core::node::Node;
 use crate::core::reload::log_reload;
 use crate::core::service_manager::ServiceManager;
 use crate::core::tls::{self, TlsSettings, TlsTerminator};
-use crate::core::{allowed_names, key_cache};
+use crate::core::{allowed_names, block_list_feed, key_cache};
 use crate::core::{peers, relay, telemetry_export};
 use crate::protocol;
 use crate::protocol::http;
@@ -166,6 +166,7 @@ impl Server {
         let watch = tokio::spawn(watch(Arc::clone(&node)));
         let keys = tokio::spawn(fetch_keys(Arc::clone(&node)));
         let names = tokio::spawn(allowed_names::keep(Arc::clone(&node)));
+        let lists = tokio::spawn(block_list_feed::keep(Arc::clone(&node)));
         let peers = tokio::spawn(announce(Arc::clone(&node), address));
         let lessons = tokio::spawn(exchange_lessons(Arc::clone(&node)));
         let bans = tokio::spawn(share(Arc::clone(&node)));
@@ -200,6 +201,7 @@ impl Server {
         watch.abort();
         keys.abort();
         names.abort();
+        lists.abort();
         peers.abort();
         lessons.abort();
         bans.abort();

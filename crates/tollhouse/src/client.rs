@@ -329,6 +329,22 @@ impl ApiClient {
         Ok((changes, date))
     }
 
+    /// Puts a label on a key, of which enforcement points are told.
+    pub(crate) fn ban(
+        &self,
+        pipeline: Option<&str>,
+        kind: &str,
+        label: &str,
+        value: &str,
+        lasts: Span,
+    ) -> Result<(), CallError> {
+        let lasts = lasts.to_string();
+        let body = serde_json::json!({
+            "pipeline": pipeline, "kind": kind, "label": label, "value": value, "for": lasts,
+        });
+        self.post_json::<serde_json::Value>("/v1/bans", &body).map(drop)
+    }
+
     /// Returns whether the node takes requests.
     pub(crate) fn readiness(&self) -> Result<HealthJson, CallError> {
         self.get("/readyz", &[])

@@ -89,10 +89,9 @@ fn commands(command: &Command, parts: &mut Vec<(String, String)>) {
     let mut shown = command.clone();
     let usage = shown.render_usage().to_string();
     let lines: Vec<&str> = usage.trim_start_matches("Usage: ").lines().map(str::trim).collect();
-    let words = lines[0]
-        .split(' ')
-        .skip(1)
-        .take_while(|word| word.chars().all(|sign| sign.is_ascii_lowercase() || sign.is_ascii_digit()));
+    let is_sign = |sign: char| sign.is_ascii_lowercase() || sign.is_ascii_digit() || sign == '-';
+    let words = lines[0].split(' ').skip(1);
+    let words = words.take_while(|word| !word.starts_with('-') && word.chars().all(is_sign));
     let name = words.collect::<Vec<_>>().join(" ");
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     let stop = if about.ends_with('.') { "" } else { "." };

@@ -18,10 +18,10 @@ use stats::{EmbeddedLedger, Ledger, LedgerError, ObserveRequest, Origin};
 
 use super::logged_version::{LoggedVersion, computable};
 use super::{Backtest, BacktestQuery, BacktestTally, BlockJudgement, RowComparison, RowVerdict};
-use crate::EngineOpenError;
 use crate::feedback::{EventAmounts, VoteTarget};
 use crate::pipeline::fields::RowDraft;
 use crate::pipeline::{keys, observe, settle};
+use crate::{EngineOpenError, ON_ALLOW_LIST};
 use plan::{KeyFields, KindPlan, PartMeasure, Pipeline, Plan, ReadingSource};
 
 /// Reasons for a replay to stop.
@@ -203,7 +203,7 @@ impl Replay {
             judgement.after[*index] += 1;
         }
         for (reasons, shadow) in [(&row.verdict.reasons, 0), (&row.verdict.shadow, 1)] {
-            for reason in reasons {
+            for reason in reasons.iter().filter(|reason| reason.rule != ON_ALLOW_LIST) {
                 judgement.before.entry(reason.rule.clone()).or_default()[shadow] += 1;
             }
         }

@@ -10,6 +10,7 @@ use judge::{Action, FitExample, Mode, Rule};
 use serde::Serialize;
 
 use super::{Backtest, BacktestQuery, BlockJudgement, RowComparison, RowExample, RowVerdict};
+use crate::ON_ALLOW_LIST;
 use plan::Pipeline;
 
 /// Rows that are shown.
@@ -408,7 +409,8 @@ impl LargestChange {
             Some(fired) => fired.clone(),
             None => backtest.fired(&row)?,
         };
-        let before: Vec<String> = row.verdict.reasons.iter().map(|reason| reason.rule.clone()).collect();
+        let reasons = row.verdict.reasons.iter().map(|reason| &reason.rule);
+        let before: Vec<String> = reasons.filter(|rule| *rule != ON_ALLOW_LIST).cloned().collect();
         let only = |these: &[String], those: &[String]| -> Vec<String> {
             these.iter().filter(|name| !those.contains(name)).cloned().collect()
         };

@@ -87,6 +87,7 @@ impl<'a> BatchKeys<'a> {
             && pipeline.phrases.is_empty()
             && pipeline.robots.is_none()
             && pipeline.applications.is_none()
+            && pipeline.block_lists.is_none()
             && pipeline.classifiers.is_empty()
             && pipeline.challenge.is_none()
             && pipeline.form.is_none()

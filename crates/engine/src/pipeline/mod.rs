@@ -104,6 +104,8 @@ impl Engine {
             // What is shown may be bound to a derived field, and fields may be derived from what was shown.
             fields::derive_late(&mut row);
         }
+        let pipeline = Arc::clone(&row.pipeline);
+        self.read_block_lists(&pipeline, &mut row.facts, row.arrival);
         self.read_pass(&mut row);
         self.read_form(&mut row);
         self.read_bait(&mut row);

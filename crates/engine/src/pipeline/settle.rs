@@ -153,7 +153,7 @@ fn passed_over(allow: &AllowPlan, observed: &ObservedEvent<'_>, label: &LabelPla
 
 /// The labels that the rules that fired put on keys, by what the keys are of: those of which enforcement points are told.
 ///
-/// Those that the allow list passes over are told apart, each label once.
+/// Labels that the allow list passes over are told apart, each label once.
 pub(crate) fn new_bans(
     observed: &ObservedEvent<'_>,
     fired: &[TableIndex<Rule>],

@@ -191,7 +191,7 @@ fn parts_of_net() -> [&'static str; 8] {
     ]
 }
 
-/// What was banned before the list had it is free at once, for rules and for who polls, also after a restart with another list;
+/// A ban of before the list had its value ends at once, for rules and for who polls, also after a restart with another list;
 /// and what leaves the list can be banned again.
 #[test]
 fn the_list_is_reloaded() {

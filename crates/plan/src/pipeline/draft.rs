@@ -82,6 +82,7 @@ impl<'a> PipelineDraft<'a> {
         let challenge = challenge::columns(document, &mut builder, problems);
         let robots = robots::compile(document, main, input, &mut builder, problems);
         let applications = robots::application_columns(main, input, &mut builder, problems);
+        let block_lists = super::block_lists::columns(main, input, &mut builder, problems);
         let form = form::form_columns(document, &mut builder, problems);
         let bait = form::bait_columns(document, &mut builder, problems);
         let phrases = phrases::compile(document, &columns, &mut builder, problems);
@@ -129,6 +130,7 @@ impl<'a> PipelineDraft<'a> {
                 phrases,
                 robots,
                 applications,
+                block_lists,
                 classifiers: Vec::new(),
                 models: Vec::new(),
                 challenge: None,

@@ -1,6 +1,7 @@
 //! A pipeline, compiled: its columns, what is counted for it, what its rules read.
 
 pub(crate) mod authentication;
+pub(crate) mod block_lists;
 pub(crate) mod candidate;
 pub(crate) mod challenge;
 pub(crate) mod classifier;
@@ -58,6 +59,7 @@ use crate::aggregate;
 use crate::failure_mode::FailureMode;
 use crate::limit::LimitPlan;
 use crate::preset::Preset;
+use block_lists::BlockListColumns;
 
 /// The input that a pipeline reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +154,8 @@ pub struct Pipeline {
     pub phrases: Vec<PhrasePlan>,
     /// Robots that say who they are, if requests are looked at for them.
     pub robots: Option<RobotsPlan>,
+    /// The columns of block lists, if there are any.
+    pub block_lists: Option<BlockListColumns>,
     /// The columns of applications that sign requests, if there are any.
     pub applications: Option<ApplicationColumns>,
     /// Classifiers, asked before the models.

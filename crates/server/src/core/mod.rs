@@ -7,6 +7,7 @@ pub(crate) mod anomaly_watch;
 pub(crate) mod audit_trail;
 pub(crate) mod auth_failures;
 pub(crate) mod backtests;
+pub(crate) mod block_list_feed;
 pub(crate) mod blocking;
 pub(crate) mod certificates;
 pub(crate) mod challenges;

@@ -23,6 +23,7 @@ use crate::core::anomaly_watch::AnomalyWatch;
 use crate::core::audit_trail::AuditTrail;
 use crate::core::auth_failures::AuthFailures;
 use crate::core::backtests::BacktestJobs;
+use crate::core::block_list_feed::BlockListMetrics;
 use crate::core::clock::Clock;
 use crate::core::corrections::CorrectionJobs;
 use crate::core::descriptors::DescriptorBudget;
@@ -69,6 +70,8 @@ pub(crate) struct Node {
     pub(crate) message_lookups: MessageLookups,
     /// The keys of those who sign requests.
     pub(crate) keys: Arc<KeyCache>,
+    /// The counts of block lists that were read.
+    pub(crate) block_lists: BlockListMetrics,
     /// The counters of signatures of requests.
     pub(crate) signatures: SignatureMetrics,
     /// The counters of TLS.
@@ -172,6 +175,7 @@ impl Node {
         Node {
             message_lookups: MessageLookups::new(&engine.plan().node, metrics.registry()),
             keys: Arc::new(KeyCache::new(metrics.registry())),
+            block_lists: BlockListMetrics::new(metrics.registry()),
             signatures: SignatureMetrics::new(metrics.registry()),
             tls: TlsMetrics::new(metrics.registry()),
             #[cfg(feature = "grpc")]

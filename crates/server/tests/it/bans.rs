@@ -1,9 +1,11 @@
 //! The ban list over HTTP: looked up, streamed, listed, put on and lifted, and as CrowdSec's bouncers read it.
 
-use std::net::UdpSocket;
+use std::io::{Read, Write};
+use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use engine::Directory;
@@ -131,6 +133,88 @@ fn what_is_allowed_is_not_banned() {
     has("rule", "networks", 1);
     has("post", "networks", 2);
     has("post", "private", 1);
+    server.stop();
+}
+
+/// A server of lists on the loopback interface, which answers everything with one text.
+fn publish(list: &Arc<Mutex<String>>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/list", listener.local_addr().unwrap());
+    let list = Arc::clone(list);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let mut head = [0; 4096];
+            let _ = stream.read(&mut head);
+            let body = list.lock().unwrap().clone();
+            let head =
+                format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+            let _ = stream.write_all(format!("{head}{body}").as_bytes());
+        }
+    });
+    url
+}
+
+/// Lists of others are facts of rules, from a file that changes and a URL; with an action they are bans, but for what is allowed.
+#[test]
+fn block_lists_are_seen_by_rules_and_bouncers() {
+    let published = Arc::new(Mutex::new("{\"cidr\":\"192.0.2.0/24\"}\nnobody\n".to_owned()));
+    let url = publish(&published);
+    let parent = tempfile::tempdir().unwrap();
+    let directory = Directory::create(&parent.path().join("data"), &[preset::find("web").unwrap()]).unwrap();
+    let own = directory.config_path().with_file_name("own.txt");
+    std::fs::write(&own, "198.51.100.0/24 # bad\n203.0.113.7\n").unwrap();
+    let lists = format!(
+        "[allow]\nnetworks = [\"198.51.100.1\"]\n\n\
+         [[block_list]]\nname = \"published\"\nurl = \"{url}\"\nrefresh = \"1s\"\nformat = \"spamhaus-json\"\n\n\
+         [[block_list]]\nname = \"own\"\nfile = \"own.txt\"\naction = \"ban\"\n\n\
+         [[rule]]\nname = \"PUBLISHED\"\nwhen = \"block_list.published\"\nscore = 0\n\n\
+         [[rule]]\nname = \"CLEAN\"\nwhen = \"!block_list.published\"\nscore = 0\n"
+    );
+    configure(&directory, &format!("{LABELS}{lists}"));
+    let server = start(&directory, &[]);
+    let wait = |what: &str, holds: &dyn Fn() -> bool| {
+        let started = Instant::now();
+        while !holds() {
+            assert!(started.elapsed() < Duration::from_secs(60), "{what}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    let fires = |rule: &str, ip: &str| {
+        let line = PROBE.replace("192.0.2.7", ip).replace("/.env", "/");
+        let decided = server.post("/v1/decide", &[LOG], &line);
+        assert_eq!(decided.status, 200, "{}", decided.body);
+        decided.body.contains(rule)
+    };
+    wait("the list is fetched", &|| fires("PUBLISHED", "192.0.2.99"));
+    assert!(fires("CLEAN", "203.0.113.99"));
+    let banned = || {
+        let told = server.get("/v1/bans/stream?startup=true").json();
+        let mut values: Vec<String> = values(&told["new"]).iter().map(|value| (*value).to_owned()).collect();
+        values.sort();
+        values
+    };
+    wait("the file is read", &|| banned().contains(&"203.0.113.7".to_owned()));
+    let all = banned();
+    assert!(
+        all.contains(&"198.51.100.0".to_owned()) && all.contains(&"198.51.100.128/25".to_owned()),
+        "{all:?}"
+    );
+    let held = |ip: &str| !server.get(&format!("/v1/bans?ip={ip}")).json().as_array().unwrap().is_empty();
+    assert!(held("198.51.100.2") && !held("198.51.100.1"));
+    std::fs::write(&own, "203.0.113.8\n").unwrap();
+    wait("the file is read again", &|| banned() == ["203.0.113.8"]);
+    *published.lock().unwrap() = "{\"cidr\":\"203.0.113.0/24\"}\n".to_owned();
+    wait("the list is fetched again", &|| fires("PUBLISHED", "203.0.113.99"));
+    assert!(fires("CLEAN", "192.0.2.99"));
+    let metrics = server.get("/metrics").body;
+    for line in [
+        "tollhouse_block_list_ranges{list=\"published\"} 1",
+        "tollhouse_block_list_reads_total{list=\"own\",result=\"ok\"} 2",
+        "tollhouse_block_list_reads_total{list=\"published\",result=\"bad-lines\"}",
+    ] {
+        assert!(metrics.contains(line), "{line}");
+    }
     server.stop();
 }
 

@@ -27,6 +27,7 @@ mod plan;
 mod preset;
 mod replay;
 mod report;
+mod report_log;
 mod restore;
 mod reviews;
 mod rules;
@@ -80,6 +81,7 @@ enum CliCommand {
     Report(report::ReportArgs),
     Feedback(feedback::FeedbackArgs),
     Replay(replay::ReplayArgs),
+    ReportLog(report_log::ReportLogArgs),
     Follow(follow::FollowArgs),
     Enforce(enforce::EnforceArgs),
     Decisions(decisions::DecisionsArgs),
@@ -124,6 +126,7 @@ impl Cli {
             CliCommand::Report(args) => report::run(args),
             CliCommand::Feedback(args) => feedback::run(args),
             CliCommand::Replay(args) => replay::run(args),
+            CliCommand::ReportLog(args) => report_log::run(args),
             CliCommand::Follow(args) => follow::run(args),
             CliCommand::Enforce(args) => enforce::run(args),
             CliCommand::Decisions(args) => decisions::run(args),
@@ -216,8 +219,8 @@ mod tests {
         let Some(mut command) = all.find_subcommand(name) else {
             panic!("{place}: {text}: there is no {name}")
         };
-        // An ellipsis stands for words that are not known.
-        for word in words.take_while(|word| *word != "…") {
+        // An ellipsis stands for words that are not known, and behind `--` is another program.
+        for word in words.take_while(|word| !["…", "--"].contains(word)) {
             if let Some(inner) = command.find_subcommand(word) {
                 command = inner;
             }

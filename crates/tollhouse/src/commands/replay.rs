@@ -15,6 +15,7 @@ use server::api::{BatchLine, DecisionJson};
 
 use crate::client::{ApiClient, BatchDurability, LineFormat};
 use crate::clock;
+use crate::commands::report_log::{self, FlaggedSources};
 use crate::console::{DIM, Output, Progress, colour, say};
 use crate::exit::{CommandError, Exit};
 use crate::input::lines::{InputLine, InputLineIter};
@@ -34,6 +35,7 @@ Examples:
   tollhouse replay --data ./data --all events.ndjson
   tollhouse replay --server http://127.0.0.1:8377 access.log
   tollhouse replay --preset login --batch 1 logins.ndjson
+  tollhouse replay --by-source access.log            Who was flagged, for what
 
 An event arrives when it happened; one without a time arrives now. Counters that depend on verdicts
 follow each batch: `--batch 1` judges as a server does that is asked about one event after the
@@ -51,6 +53,9 @@ pub(crate) struct ReplayArgs {
     /// Print every decision, not only those that are not `accept`
     #[arg(long)]
     all: bool,
+    /// Print a table of the addresses that were flagged, with the rules, instead of a line for each decision
+    #[arg(long, conflicts_with_all = ["all", "json"])]
+    by_source: bool,
     /// Most events that are decided as one batch
     #[arg(long, value_name = "N", default_value_t = BATCH, value_parser = clap::value_parser!(u16).range(1..=1024))]
     batch: u16,
@@ -93,6 +98,8 @@ const BATCH_BYTES: usize = 4 << 20;
 const NAMED_MAX: u64 = 20;
 /// Lines with fields that nobody knows that are named one by one.
 const WARNED_MAX: u64 = 3;
+/// Addresses that the summary by source names.
+const SOURCES_SHOWN: usize = 50;
 /// Rules that the summary names.
 const RULES_SHOWN: usize = 10;
 
@@ -106,14 +113,18 @@ pub(crate) fn run(args: ReplayArgs) -> Result<Exit, CommandError> {
         tally: VerdictTally::new("events"),
         all: args.all,
         warned: 0,
+        sources: args.by_source.then(FlaggedSources::default),
     };
     let exit = match args.server.client()? {
         Some(client) => remote(&args, &client, form, reader, &mut replay)?,
         None => local(&args, form, reader, &mut replay)?,
     };
-    let ReplayRun { mut out, progress, tally, warned, .. } = replay;
-    out.flush()?;
+    let ReplayRun { mut out, progress, tally, warned, sources, .. } = replay;
     drop(progress);
+    if let Some(sources) = &sources {
+        report_log::sources_table(&mut out, sources, SOURCES_SHOWN)?;
+    }
+    out.flush()?;
     say(&tally);
     if warned > 0 {
         say(format_args!("{warned:>9}  have fields that the pipeline does not know, or none that it knows"));
@@ -161,10 +172,17 @@ struct ReplayRun {
     all: bool,
     /// Events with fields that nobody knows.
     warned: u64,
+    /// The addresses that were flagged, if these are shown instead of decisions.
+    sources: Option<FlaggedSources>,
 }
 
 impl ReplayRun {
-    fn decided(&mut self, line: u64, decision: &DecisionJson) -> Result<(), CommandError> {
+    fn decided(
+        &mut self,
+        line: u64,
+        source: Option<&str>,
+        decision: &DecisionJson,
+    ) -> Result<(), CommandError> {
         self.tally.add(decision);
         if let Some(warning) = decision.warnings.first() {
             self.warned += 1;
@@ -173,6 +191,12 @@ impl ReplayRun {
             }
         }
         if decision.action == Action::Accept && !self.all {
+            return Ok(());
+        }
+        if let Some(sources) = &mut self.sources {
+            let rules = decision.reasons.iter().map(|reason| reason.name.as_str());
+            let time = decision.time.to_string().parse().ok();
+            sources.add(source.unwrap_or("-"), &decision.action.to_string(), rules, time);
             return Ok(());
         }
         let ReplayRun { out, progress, .. } = self;
@@ -203,10 +227,10 @@ impl ReplayRun {
 }
 
 /// Cuts lines into batches by number and size.
-struct LineBatchIter<I> {
-    lines: I,
+pub(super) struct LineBatchIter<I> {
+    pub(super) lines: I,
     /// Most lines of a batch.
-    size: u16,
+    pub(super) size: u16,
 }
 
 impl<I: Iterator<Item = io::Result<NumberedLine>>> Iterator for LineBatchIter<I> {
@@ -249,6 +273,26 @@ fn parse(
     }
 }
 
+/// The address that an event came from, by the name that access logs give it.
+fn source(event: &event::Event) -> Option<String> {
+    match event.get("client.ip")? {
+        event::Value::Ip(address) => Some(address.to_string()),
+        event::Value::String(text) => Some(text.to_string()),
+        _ => None,
+    }
+}
+
+/// The address that a line came from, which somebody else reads.
+fn source_of_line(form: LineFormat, line: &[u8]) -> Option<String> {
+    match form {
+        LineFormat::AccessLog => source(&content::web::access_log::event(line).ok()?),
+        LineFormat::Json => {
+            let event: serde_json::Value = serde_json::from_slice(line).ok()?;
+            Some(event.get("client.ip")?.as_str()?.to_owned())
+        }
+    }
+}
+
 fn local(
     args: &ReplayArgs,
     form: LineFormat,
@@ -270,8 +314,8 @@ fn local(
         let (mut read, mut events) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
         for (number, ready) in batch {
             match ready {
-                Ok(Ready { prepared, warnings }) => {
-                    read.push((number, warnings));
+                Ok(Ready { prepared, warnings, source }) => {
+                    read.push((number, warnings, source));
                     events.push(prepared);
                 }
                 Err(why) => replay.bad(number, &why),
@@ -280,8 +324,8 @@ fn local(
         replay.progress.add(events.len() as u64);
         let decisions = pollster::block_on(local.engine().decide(events));
         let answers = decisions.iter().map(DecisionJson::from);
-        read.into_iter().zip(answers).try_for_each(|((number, warnings), answer)| {
-            replay.decided(number, &DecisionJson { warnings, ..answer })
+        read.into_iter().zip(answers).try_for_each(|((number, warnings, source), answer)| {
+            replay.decided(number, source.as_deref(), &DecisionJson { warnings, ..answer })
         })
     })?;
     local.close()?;
@@ -296,6 +340,8 @@ pub(super) struct Ready {
     pub(super) prepared: PreparedEvent,
     /// The warnings about the event's fields.
     warnings: Vec<String>,
+    /// The address that it came from.
+    source: Option<String>,
 }
 
 /// Reads lines and prepares their events on so many threads, and hands them over in their order, in batches of at most so many.
@@ -314,7 +360,8 @@ pub(super) fn each_batch(
             let ready = event.map(|(event, warnings)| {
                 let time = pipeline.header.time(&event).or(event.time);
                 let arrival = time.unwrap_or_else(clock::now);
-                Ready { prepared: local.engine().prepare(pipeline, event, arrival), warnings }
+                let source = source(&event);
+                Ready { prepared: local.engine().prepare(pipeline, event, arrival), warnings, source }
             });
             (number, ready)
         });
@@ -357,9 +404,12 @@ fn remote(
         let answers =
             client.decide_lines(args.pipeline.as_deref(), form, BatchDurability::AsConfigured, &lines)?;
         replay.progress.add(answers.len() as u64);
-        for (number, answer) in numbers.into_iter().zip(answers) {
+        for ((number, line), answer) in numbers.into_iter().zip(&lines).zip(answers) {
             match answer {
-                BatchLine::Decision(decision) => replay.decided(number, &decision)?,
+                BatchLine::Decision(decision) => {
+                    let source = args.by_source.then(|| source_of_line(form, line)).flatten();
+                    replay.decided(number, source.as_deref(), &decision)?;
+                }
                 BatchLine::Error(error) => replay.bad(number, &error.error.detail),
             }
         }

@@ -395,6 +395,33 @@ fn check_by_proxies(folder: &Path) {
 }
 
 #[test]
+fn lists_are_imported() {
+    let data = Data::new(&["web"]);
+    let server = serve(&data);
+    let list = data.file("bad.txt", "192.0.2.9\nnobody\n203.0.113.0/24\n198.51.100.0/24 # bad\n");
+    let import = ["import", "bans", "--label", "abuser", "--for", "1h", "--server", &server.url];
+    let ran = run(import.iter().chain(&["--dry-run", &list]), "").expect(1);
+    assert_eq!(ran.stdout, "192.0.2.9\n203.0.113.0/24\n198.51.100.0/24\n");
+    let ran = run(import.iter().chain(&[list.as_str()]), "").expect(1);
+    for expected in
+        ["bad.txt:2: `nobody`", "`203.0.113.0/24` is on the allow list", "2 addresses", "1 were refused"]
+    {
+        assert!(ran.stderr.contains(expected), "{expected}: {}", ran.stderr);
+    }
+    run(import.iter().chain(&["-"]), "add bad 192.0.2.10 timeout 60\n").expect(0);
+    let ran = run(["enforce", "command", "--dry-run", "--server", &server.url, "--", "x"], "").expect(0);
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    assert!(lines[1].starts_with("ban\t192.0.2.10\t4\t6") || lines[1].starts_with("ban\t192.0.2.10\t4\t5"));
+    assert_eq!(lines.len(), 3);
+    // A label that is none ends it at once.
+    run(
+        import.iter().map(|word| if *word == "abuser" { "nothing" } else { word }).chain(["-"]),
+        "192.0.2.1\n",
+    )
+    .expect(2);
+}
+
+#[test]
 fn a_program_is_told_of_each_change() {
     let data = Data::new(&["web"]);
     let server = serve(&data);

@@ -40,6 +40,7 @@ mod ports;
 mod program;
 #[path = "../../../server/tests/it/python.rs"]
 mod python;
+mod report_log;
 mod reputation;
 mod reviews;
 mod rules;

@@ -1,6 +1,6 @@
-//! Settings of bans: who is never banned.
+//! Settings of bans: who is never banned, and whom others ban.
 
-use super::{Section, SectionForm, SettingType, setting};
+use super::{Section, SectionForm, SettingType, required, setting};
 
 pub(super) const ALLOW: Section = Section {
     name: "allow",
@@ -49,6 +49,56 @@ pub(super) const ALLOW: Section = Section {
             SettingType::Bool,
             Some("true"),
             "Whether the `trusted_proxies` of [[forward_auth]] are never banned",
+        ),
+    ],
+};
+
+pub(super) const BLOCK_LIST: Section = Section {
+    name: "block_list",
+    form: SectionForm::List("name"),
+    node: true,
+    doc: "A list of addresses that others publish. Rules of pipelines with `client.ip` see it as the fact `block_list.NAME`. See [bans.md](../guides/bans.md#block-lists).",
+    settings: &[
+        required("name", SettingType::Name, "Its name: `block_list.NAME` is the fact"),
+        setting(
+            "file",
+            SettingType::Text,
+            None,
+            "File of the list, relative to this file. It is read again when it changes",
+        ),
+        setting(
+            "url",
+            SettingType::Text,
+            None,
+            "Instead of `file`: where the list is fetched, in the background. `https`, or `http` on a loopback address",
+        ),
+        setting(
+            "format",
+            SettingType::Choice(&[
+                "plain",
+                "cidr",
+                "firehol",
+                "spamhaus-drop",
+                "spamhaus-json",
+                "ipset",
+                "crowdsec-json",
+                "crowdsec-csv",
+            ]),
+            None,
+            "Format of the list. Unless given, its beginning shows it",
+        ),
+        setting("refresh", SettingType::Span, Some("\"1h\""), "How often a list at a URL is fetched"),
+        setting(
+            "expires",
+            SettingType::Span,
+            Some("\"7d\""),
+            "How long what was read counts if it cannot be read again; after that the fact is missing",
+        ),
+        setting(
+            "action",
+            SettingType::Name,
+            None,
+            "Measure for enforcement points, such as `ban`: entries are put on the ban list, a million of a list at most. Unless given the list is for rules alone",
         ),
     ],
 };

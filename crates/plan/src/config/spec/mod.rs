@@ -191,6 +191,7 @@ pub(super) static SECTIONS: &[Section] = &[
     form::BAIT,
     node::NODE,
     bans::ALLOW,
+    bans::BLOCK_LIST,
     limits::LIMIT,
     limits::FORWARD_AUTH,
     visitors::APPLICATION,

@@ -94,9 +94,9 @@ impl fmt::Display for BannedNetwork {
 /// A change of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TargetChange {
-    /// It is banned until then, whatever was said of it before.
+    /// The network is banned until then, whatever was said of it before.
     Ban(BannedNetwork, Time),
-    /// It is banned no longer.
+    /// The network is banned no longer.
     Lift(BannedNetwork),
 }
 

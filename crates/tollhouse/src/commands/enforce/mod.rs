@@ -254,7 +254,7 @@ struct Enforcer<'o, T> {
     mirror: BanMirror,
     /// The time by which the server's clock is ahead of this one.
     skew: Span,
-    /// Something has changed that the target does not know of.
+    /// True if there are changes that the target does not know of.
     is_behind: bool,
 }
 

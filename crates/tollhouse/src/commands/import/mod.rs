@@ -1,6 +1,7 @@
 //! `tollhouse import`: takes in statistics of another node, jails of fail2ban, scenarios of CrowdSec, lists of Rspamd, limits of Limitador, what
-//! SpamAssassin had learned, and what filters know of senders.
+//! SpamAssassin had learned, what filters know of senders, and lists of addresses to ban.
 
+mod bans;
 mod bayes;
 mod crowdsec;
 mod fail2ban;
@@ -19,6 +20,7 @@ Examples:
   tollhouse import --data ./new statistics.ndjson.zst            Into a directory without statistics
   tollhouse import --data ./data --replace statistics.ndjson     In place of what is there
   tollhouse import --data ./data --merge other-node.ndjson.zst   Added to what is there, once
+  tollhouse import bans --server http://127.0.0.1:8377 --label scanner --for 7d bad.txt
   tollhouse import fail2ban --output ./bans /etc/fail2ban        Jails of fail2ban, as pipelines
   tollhouse import crowdsec --output ./bans /etc/crowdsec        Scenarios of CrowdSec, as rules
   tollhouse import multimap --type from --symbol BLOCKED --score 8 blocked.map >> mail.toml
@@ -40,6 +42,7 @@ pub(crate) struct ImportArgs {
 
 #[derive(clap::Subcommand)]
 enum ImportCommand {
+    Bans(bans::BansImportArgs),
     Fail2ban(fail2ban::Fail2banImportArgs),
     Crowdsec(crowdsec::CrowdsecImportArgs),
     Limits(limits::LimitsImportArgs),
@@ -50,6 +53,7 @@ enum ImportCommand {
 
 pub(crate) fn run(args: ImportArgs) -> Result<Exit, CommandError> {
     match args.command {
+        Some(ImportCommand::Bans(args)) => bans::run(&args),
         Some(ImportCommand::Fail2ban(args)) => fail2ban::run(&args),
         Some(ImportCommand::Crowdsec(args)) => crowdsec::run(&args),
         Some(ImportCommand::Limits(args)) => limits::run(&args),

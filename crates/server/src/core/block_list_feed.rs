@@ -1,0 +1,181 @@
+//! Block lists: read in the background from the files and URLs that the configuration names, and from nowhere else.
+//!
+//! ```text
+//! every second ─► due, or the file has changed? ─► read a line at a time ─► in force, or what was read before until it expires
+//! ```
+//!
+//! No request waits for it.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use engine::BLOCK_LIST_ENTRIES_MAX;
+use plan::formats::block_list::{self, BadLines, BlockListEntry};
+use plan::{BlockListPlan, BlockListSource};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::core::blocking::blocking;
+use crate::core::node::Node;
+
+/// The interval at which it is looked which lists are due.
+const LOOK: Duration = Duration::from_millis(500);
+/// The shortest time between two fetches that fail.
+const PAUSE: Duration = Duration::from_secs(60);
+/// The time for one fetch.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// Most bytes of a list.
+const BYTES_MAX: u64 = 512 << 20;
+/// Entries for which room is made at once.
+const ENTRIES: usize = 4096;
+
+/// A result of reading a list.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct BlockListReadLabel {
+    list: String,
+    result: &'static str,
+}
+
+/// A list.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct BlockListLabel {
+    list: String,
+}
+
+/// Counts of the block lists that were read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BlockListMetrics {
+    reads: Family<BlockListReadLabel, Counter>,
+    ranges: Family<BlockListLabel, Gauge>,
+}
+
+impl BlockListMetrics {
+    pub(crate) fn new(registry: &mut Registry) -> BlockListMetrics {
+        let metrics = BlockListMetrics::default();
+        registry.register(
+            "tollhouse_block_list_reads",
+            "Block lists that were read, by result: `ok`, `bad-lines` or `failed`",
+            metrics.reads.clone(),
+        );
+        registry.register(
+            "tollhouse_block_list_ranges",
+            "Ranges of addresses on a block list",
+            metrics.ranges.clone(),
+        );
+        metrics
+    }
+}
+
+/// A list's place as it was read last.
+struct ReadList {
+    plan: BlockListPlan,
+    stamp: Option<(SystemTime, u64)>,
+    due: Instant,
+}
+
+/// Keeps block lists as they are published, until the server ends.
+pub(crate) async fn keep(node: Arc<Node>) {
+    let mut known: HashMap<Arc<str>, ReadList> = HashMap::new();
+    let mut ticks = tokio::time::interval(LOOK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let plan = node.engine.plan();
+        if plan.block_lists.is_empty() && known.is_empty() {
+            continue;
+        }
+        known.retain(|name, read| {
+            plan.block_lists.iter().any(|list| list.name == *name && *list == read.plan)
+        });
+        for list in &plan.block_lists {
+            let stamp = stamp(list).await;
+            let is_due = known.get(&list.name).is_none_or(|read| match list.source {
+                BlockListSource::Url(_) => Instant::now() >= read.due,
+                // What cannot be looked at is tried again at its time.
+                BlockListSource::File(_) => {
+                    read.stamp != stamp || (stamp.is_none() && Instant::now() >= read.due)
+                }
+            });
+            if is_due {
+                let wait = read(&node, list).await;
+                let read = ReadList { plan: list.clone(), stamp, due: Instant::now() + wait };
+                known.insert(Arc::clone(&list.name), read);
+            }
+        }
+        let (engine, now) = (Arc::clone(&node.engine), node.now());
+        blocking(move || engine.keep_block_lists(now)).await;
+    }
+}
+
+/// The time at which a file was changed, and its length.
+async fn stamp(list: &BlockListPlan) -> Option<(SystemTime, u64)> {
+    let BlockListSource::File(path) = &list.source else { return None };
+    let path = path.clone();
+    let known = blocking(move || std::fs::metadata(path)).await.ok()?;
+    Some((known.modified().ok()?, known.len()))
+}
+
+/// Reads a list and puts it in force. Answers when it is due again.
+async fn read(node: &Arc<Node>, list: &BlockListPlan) -> Duration {
+    let (engine, own, now) = (Arc::clone(&node.engine), list.clone(), node.now());
+    let done = blocking(move || -> io::Result<(usize, BadLines)> {
+        let (entries, bad) = entries(&own)?;
+        Ok((engine.put_block_list(&own, entries, now), bad))
+    });
+    let refresh = Duration::from_micros(list.refresh.0.unsigned_abs());
+    let (result, wait) = match done.await {
+        Ok((ranges, bad)) => {
+            let label = BlockListLabel { list: list.name.to_string() };
+            node.block_lists.ranges.get_or_create(&label).set(i64::try_from(ranges).unwrap_or(i64::MAX));
+            for (line, why) in &bad.named {
+                tracing::warn!(list = %list.name, line, why, "a line of a block list is passed over");
+            }
+            (if bad.count > 0 { "bad-lines" } else { "ok" }, refresh)
+        }
+        Err(error) => {
+            tracing::warn!(list = %list.name, %error, "a block list cannot be read");
+            ("failed", refresh.min(PAUSE))
+        }
+    };
+    node.block_lists.reads.get_or_create(&BlockListReadLabel { list: list.name.to_string(), result }).inc();
+    wait
+}
+
+fn entries(list: &BlockListPlan) -> io::Result<(Vec<BlockListEntry>, BadLines)> {
+    match &list.source {
+        BlockListSource::File(path) => collect(File::open(path)?, list),
+        BlockListSource::Url(url) => {
+            let agent: ureq::Agent = ureq::Agent::config_builder()
+                .timeout_global(Some(TIMEOUT))
+                .max_redirects(0)
+                .max_redirects_will_error(true)
+                .max_response_header_size(16 << 10)
+                .proxy(None)
+                .user_agent(concat!("tollhouse/", env!("CARGO_PKG_VERSION")))
+                .build()
+                .into();
+            let mut answer = agent.get(url).call().map_err(io::Error::other)?;
+            collect(answer.body_mut().with_config().limit(BYTES_MAX + 1).reader(), list)
+        }
+    }
+}
+
+fn collect(reader: impl Read, list: &BlockListPlan) -> io::Result<(Vec<BlockListEntry>, BadLines)> {
+    let mut entries = Vec::with_capacity(ENTRIES);
+    let mut limited = reader.take(BYTES_MAX);
+    let bad = block_list::read(BufReader::with_capacity(256 << 10, &mut limited), list.format, |entry| {
+        entries.push(entry);
+        entries.len() <= BLOCK_LIST_ENTRIES_MAX
+    })?;
+    // Half a list would let the other half in.
+    if limited.limit() == 0 {
+        return Err(io::Error::other("the list is longer than 512 MiB"));
+    }
+    Ok((entries, bad))
+}

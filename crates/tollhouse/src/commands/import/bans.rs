@@ -1,0 +1,118 @@
+//! `tollhouse import bans`: bans addresses that a list has, until each ends.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::PathBuf;
+
+use event::Span;
+use plan::formats::block_list::{self, BlockListFormat};
+use server::api::ProblemJson;
+
+use crate::client::CallError;
+use crate::console::{Output, Progress, printable, say};
+use crate::exit::{CommandError, Exit};
+use crate::input::messages::STDIN;
+use crate::interrupt::Interrupt;
+use crate::options::TargetServerOptions;
+
+/// Refused entries that are named one by one.
+const NAMED_MAX: u64 = 20;
+/// Most entries of a list.
+const ENTRIES_MAX: usize = 1_000_000;
+
+/// Ban the addresses and networks of a list: plain, CIDR, ipset, FireHOL, Spamhaus DROP, CrowdSec
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse import bans --server http://127.0.0.1:8377 --label scanner --for 7d bad.txt
+  ipset save bad | tollhouse import bans --server http://127.0.0.1:8377 --label scanner --for 1d -
+  cscli decisions list -o json | tollhouse import bans --server http://127.0.0.1:8377 \\
+      --label scanner --for 4h -
+
+An entry that says for how long it holds is banned for that time, at most the label's `keep`. What
+is on the allow list is refused and named. A list that somebody publishes and renews is better a
+[[block_list]] of the configuration. Exit code 1: some lines were no entries, or were refused.")]
+pub(crate) struct BansImportArgs {
+    /// The list; - is standard input
+    #[arg(value_name = "FILE|-")]
+    file: PathBuf,
+    /// Format of the list; unless given, its beginning shows it
+    #[arg(long, value_name = "FORMAT", value_parser = BlockListFormat::NAMES.map(|(name, _)| name))]
+    format: Option<String>,
+    /// Label that is put on the addresses, one with a `decision`
+    #[arg(long, value_name = "NAME")]
+    label: String,
+    /// Kind of key that the label is of
+    #[arg(long, value_name = "NAME", default_value = "ip")]
+    kind: String,
+    /// Pipeline of the label, instead of the first one
+    #[arg(long, value_name = "NAME")]
+    pipeline: Option<String>,
+    /// Time for which entries are banned that say none, such as 7d
+    #[arg(long = "for", value_name = "TIME")]
+    lasts: Span,
+    /// Read the list and say what is in it, and ban nobody
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    server: TargetServerOptions,
+}
+
+pub(super) fn run(args: &BansImportArgs) -> Result<Exit, CommandError> {
+    let failed = |error: io::Error| CommandError::new(format_args!("{}: {error}", args.file.display()));
+    let stream: Box<dyn Read> = if args.file.as_os_str() == STDIN {
+        Box::new(io::stdin())
+    } else {
+        Box::new(File::open(&args.file).map_err(failed)?)
+    };
+    let mut entries = Vec::new();
+    let format = args.format.as_deref().and_then(BlockListFormat::named);
+    let bad = block_list::read(BufReader::new(stream), format, |entry| {
+        entries.push(entry);
+        entries.len() <= ENTRIES_MAX
+    })
+    .map_err(failed)?;
+    for (line, why) in &bad.named {
+        say(format_args!("{}:{line}: {}", args.file.display(), printable(why)));
+    }
+    if bad.count > bad.named.len() as u64 {
+        say(format_args!("{} lines are no entries", bad.count));
+    }
+    if args.dry_run {
+        let mut out = Output::new(false);
+        for entry in &entries {
+            out.line(entry.network)?;
+        }
+        out.flush()?;
+        return Ok(if bad.count > 0 { Exit::Found } else { Exit::Fine });
+    }
+    let (client, interrupt) = (args.server.client()?, Interrupt::watch(None));
+    let progress = Progress::new("bans", Some(entries.len() as u64));
+    let (mut banned, mut refused) = (0u64, 0u64);
+    for entry in &entries {
+        if interrupt.raised() {
+            return Ok(Exit::Interrupted);
+        }
+        let lasts = entry.lasts.unwrap_or(args.lasts);
+        let value = entry.network.to_string();
+        match client.ban(args.pipeline.as_deref(), &args.kind, &args.label, &value, lasts) {
+            Ok(()) => banned += 1,
+            Err(CallError::Refused(problem)) if is_of_value(&problem) => {
+                refused += 1;
+                if refused <= NAMED_MAX {
+                    progress.say(format_args!("{}", printable(&problem.detail)));
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+        progress.add(1);
+    }
+    drop(progress);
+    say(format_args!("{banned} addresses and networks are banned, {refused} were refused"));
+    Ok(if bad.count > 0 || refused > 0 { Exit::Found } else { Exit::Fine })
+}
+
+/// Returns true if a value was refused: the next one may do.
+fn is_of_value(problem: &ProblemJson) -> bool {
+    problem.kind.ends_with("invalid-parameter") && problem.detail.starts_with("value:")
+}
