@@ -357,7 +357,7 @@ fn many_bans_are_sent_page_by_page() {
     let parent = tempfile::tempdir().unwrap();
     let directory = directory(&parent.path().join("data"));
     let line = |number: u32| {
-        let value = std::net::Ipv4Addr::from(0x0a00_0000 + number);
+        let value = std::net::Ipv4Addr::from(0x0b00_0000 + number);
         let text =
             json!({"put": {"id": number, "pipeline": "web", "kind": "ip", "scope": "Ip", "label": "scanner",
             "decision": "ban", "value": value.to_string(), "by": "R",
@@ -380,8 +380,8 @@ fn many_bans_are_sent_page_by_page() {
     assert_eq!((values.len(), told["deleted"].as_array().unwrap().len()), (2500, 0));
     assert_eq!(all("crowdsec/v1/decisions/stream").json(), json!({"new": [], "deleted": []}));
     assert_eq!(all("v1/bans/ips").body.lines().count(), 2500);
-    assert_eq!(running.get("/v1/bans?ip=10.0.9.195").json()[0]["value"], "10.0.9.195");
-    assert_eq!(running.get("/crowdsec/v1/decisions?ip=10.0.9.196").json(), Value::Null);
+    assert_eq!(running.get("/v1/bans?ip=11.0.9.195").json()[0]["value"], "11.0.9.195");
+    assert_eq!(running.get("/crowdsec/v1/decisions?ip=11.0.9.196").json(), Value::Null);
     running.stop();
 }
 
