@@ -273,7 +273,7 @@ fn is_hot(hour: u64, longest: u64, window: Span) -> Option<f64> {
 }
 
 impl Engine {
-    /// What is unlike its past within the last hour of a pipeline, on this node. Costs what [`Engine::hottest`] costs for each kind
+    /// The anomalies of the last hour of a pipeline, on this node. Costs what [`Engine::hottest`] costs for each kind
     /// that counts by the hour and for a day or longer; where `is_over` answers true, further kinds are left out.
     ///
     /// # Errors

@@ -32,9 +32,9 @@ pub struct RelatedKey {
     pub piece: String,
     /// Decisions that both are in.
     pub decisions: u64,
-    /// Those of them that were last judged good.
+    /// The number of them that were last judged good.
     pub good: u64,
-    /// Those of them that were last judged bad.
+    /// The number of them that were last judged bad.
     pub bad: u64,
     /// The time of the oldest and of the latest of them.
     pub first: Time,

@@ -23,6 +23,7 @@ mod pipeline;
 pub mod preset;
 mod reference;
 mod review;
+mod saved_search;
 mod signers;
 mod tls;
 mod token;
@@ -85,6 +86,7 @@ pub use pipeline::{
 };
 pub use reference::reference;
 pub use review::ReviewPlan;
+pub use saved_search::SavedSearch;
 pub use signers::{KeyDirectoryPlan, KeyDirectorySource};
 pub use tls::{ClientCertificates, TlsPlan, TlsVersion};
 pub use token::TokenPlan;
@@ -122,6 +124,8 @@ pub struct Plan {
     pub key_directories: Vec<KeyDirectoryPlan>,
     /// Named tokens of clients.
     pub tokens: Vec<TokenPlan>,
+    /// Searches in past decisions that the console offers.
+    pub searches: Vec<SavedSearch>,
     /// The warnings about what is legal and suspicious in the configuration.
     pub warnings: ConfigProblems,
     /// The recipe by which the configuration is read again.
@@ -192,6 +196,7 @@ impl Plan {
         }
         let tokens = token::tokens(config.main(), &mut problems);
         let mut node = NodePlan::compile(config.main(), &tokens, &mut problems);
+        let searches = saved_search::searches(config, &mut problems);
         let limits = limits::compile(config.main(), &mut numbers, &mut problems);
         let documents = config.documents().iter();
         let mut drafts: Vec<PipelineDraft> = documents
@@ -234,6 +239,7 @@ impl Plan {
             applications,
             key_directories,
             tokens,
+            searches,
             envoy,
             warnings,
             recipe,

@@ -42,6 +42,74 @@
       if (button) { event.preventDefault(); button.click(); }
     }
   });
+
+  // Decisions as they are made, put in front of those that are listed. Texts are texts: nothing is made of markup.
+  const follow = document.querySelector('a[data-follow]');
+  const list = document.querySelector('table.decisions tbody');
+  if (follow && list && 'EventSource' in window) {
+    const count = document.getElementById('fresh-count');
+    const canChoose = !!list.querySelector('input[type=checkbox]');
+    const add = (parent, tag, name, text) => {
+      const element = document.createElement(tag);
+      if (name) element.className = name;
+      if (text !== undefined) element.textContent = text;
+      parent.append(element);
+      return element;
+    };
+    let source = null, fresh = 0, lost = 0;
+    const say = () => {
+      follow.textContent = source ? follow.dataset.pause : follow.dataset.label;
+      follow.setAttribute('aria-pressed', String(!!source));
+      count.textContent = (fresh ? `${fresh} ${count.dataset.fresh}` : '') + (lost ? `; ${lost} ${count.dataset.lost}` : '');
+    };
+    const show = one => {
+      const row = document.createElement('tr');
+      row.className = 'fresh';
+      const head = add(row, 'td', 'nowrap');
+      if (canChoose) {
+        const box = add(head, 'input');
+        box.type = 'checkbox';
+        box.name = 'id';
+        box.value = one.id;
+        box.setAttribute('aria-label', one.choose);
+        head.append(' ');
+      }
+      const link = add(head, 'a');
+      link.href = `/console/decisions/${encodeURIComponent(one.id)}`;
+      add(link, 'span', `badge ${one.action}`, one.word);
+      add(link, 'span', 'unseen', ` ${one.id}`);
+      add(row, 'td', 'nowrap', one.time);
+      add(row, 'td', 'number', one.score);
+      const event = add(row, 'td', 'event whole');
+      add(event, 'span', 'dim', one.pipeline);
+      for (const [name, text] of one.facts) {
+        event.append(' ');
+        const fact = add(event, 'span', 'fact');
+        fact.title = name;
+        add(fact, 'bdi', 'value', text);
+      }
+      add(row, 'td', 'whole', one.rules);
+      list.prepend(row);
+      while (list.rows.length > 300) list.deleteRow(-1);
+      fresh++;
+    };
+    follow.setAttribute('role', 'button');
+    follow.addEventListener('click', click => {
+      click.preventDefault();
+      if (source) {
+        source.close();
+        source = null;
+      } else {
+        source = new EventSource(follow.dataset.follow);
+        source.addEventListener('decision', event => { show(JSON.parse(event.data)); say(); });
+        source.addEventListener('lost', event => { lost += Number(event.data); say(); });
+      }
+      say();
+    });
+    follow.addEventListener('keydown', event => { if (event.key === ' ') { event.preventDefault(); follow.click(); } });
+    addEventListener('pagehide', () => { if (source) source.close(); });
+    say();
+  }
 })();
 
 // The editor of rules: what a trial finds comes as it is found, names are completed, and a text is tried while it is typed.

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::Timestamp;
 
-/// What is unlike its past.
+/// The anomalies of the last hour.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Anomalies)]
 pub struct AnomaliesJson {

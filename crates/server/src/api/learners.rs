@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use super::{BandJson, CalibrationJson};
 
-/// What learns in a pipeline: lines and probabilities, classifiers, models.
+/// The learners of a pipeline: lines and probabilities, classifiers, models.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Learners)]
 pub struct LearnersJson {

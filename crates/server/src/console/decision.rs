@@ -31,7 +31,7 @@ pub(super) async fn page(Path(id): Path<String>, visit: ConsoleVisit) -> Result<
     Ok(frame.page(&decision.content()))
 }
 
-/// What would be decided on an event that was only checked: without an id, and nothing to be done about it.
+/// The decision that would be made on an event that was only checked: without an id, and nothing to be done about it.
 pub(super) fn without_trace(visit: &ConsoleVisit, of: &ExplanationJson, pipeline: &PipelineJson) -> Markup {
     let page = DecisionPage { visit, id: "", of, pipeline: Some(pipeline) };
     html! { (page.head()) (page.findings()) }
@@ -67,6 +67,7 @@ impl DecisionPage<'_> {
     fn findings(&self) -> Markup {
         html! {
             (self.contributions())
+            (super::preview::preview(self.visit, self.of))
             (self.effects())
             (self.keys())
             (self.near_misses())

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use axum::extract::State;
 use axum::response::Response;
+use engine::DecisionFilter;
 use event::Span;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -30,7 +31,7 @@ const BACK: [&str; 5] = ["10m", "1h", "1d", "7d", "30d"];
 /// A search as the URL has it. What is empty asks for nothing.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default)]
-struct DecisionsQuery {
+pub(super) struct DecisionsQuery {
     q: String,
     pipeline: String,
     action: String,
@@ -43,12 +44,12 @@ struct DecisionsQuery {
     score_below: String,
     last: String,
     facts: String,
-    after: String,
+    pub(super) after: String,
 }
 
 impl DecisionsQuery {
     /// The parameters that are not empty.
-    fn params(&self) -> Vec<(&'static str, &str)> {
+    pub(super) fn params(&self) -> Vec<(&'static str, &str)> {
         let all = [
             ("q", self.q.as_str()),
             ("pipeline", &self.pipeline),
@@ -66,8 +67,8 @@ impl DecisionsQuery {
         all.into_iter().filter(|(_, value)| !value.trim().is_empty()).collect()
     }
 
-    async fn page(&self, visit: &ConsoleVisit, facts: String) -> Result<DecisionPageJson, HttpFailure> {
-        let some = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
+    /// The filter of the search.
+    pub(super) fn filter(&self, visit: &ConsoleVisit) -> Result<DecisionFilter, HttpFailure> {
         let back = some(&self.last).and_then(|last| last.parse::<Span>().ok());
         let (label, labelled) = match self.label.as_str() {
             "any" => (None, Some(true)),
@@ -89,14 +90,31 @@ impl DecisionsQuery {
             score_below: score(&self.score_below),
             ..DecisionFilterParams::default()
         };
+        params.read()
+    }
+
+    /// The facts that are shown: those that were chosen, or else those that tell most.
+    pub(super) fn shown_facts(&self, pipelines: &[PipelineJson]) -> String {
+        match self.facts.trim() {
+            "" => usual(pipelines, &self.pipeline),
+            facts => facts.to_owned(),
+        }
+    }
+
+    async fn page(&self, visit: &ConsoleVisit, facts: String) -> Result<DecisionPageJson, HttpFailure> {
         let page = DecisionPageParams {
             facts: some(&facts),
             limit: Some(SHOWN),
             after: some(&self.after),
             since: None,
         };
-        decisions::own_page(&visit.node, params.read()?, page).await
+        decisions::own_page(&visit.node, self.filter(visit)?, page).await
     }
+}
+
+/// A text that was typed, if there is any.
+fn some(text: &str) -> Option<String> {
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
 /// Reads a score that was typed; a decimal comma is one, too.
@@ -110,13 +128,14 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     visit.need(ViewerRight::ReadContent)?;
     let query: DecisionsQuery = visit.query()?;
     let pipelines = node::pipelines(State(visit.node.clone())).await.0.pipelines;
-    let facts =
-        if query.facts.trim().is_empty() { usual(&pipelines, &query.pipeline) } else { query.facts.clone() };
+    let facts = query.shown_facts(&pipelines);
     let found = query.page(&visit, facts).await;
     let frame = visit.frame(t("decisions.title"), ConsoleSection::Decisions);
     Ok(frame.page(&html! {
         h1 { (t("decisions.title")) }
+        (saved(&visit, &query))
         (form(&query, &pipelines))
+        @if let Ok(found) = &found { (super::live::bar(&query, !found.decisions.is_empty())) }
         @match &found {
             Err(failure) => {
                 @let problem = failure.problem();
@@ -162,6 +181,21 @@ fn usual(pipelines: &[PipelineJson], pipeline: &str) -> String {
     names.into_iter().take(FACTS).collect::<Vec<_>>().join(",")
 }
 
+/// The searches that the configuration names.
+fn saved(visit: &ConsoleVisit, query: &DecisionsQuery) -> Markup {
+    let plan = visit.node.engine.plan();
+    let own = query.params();
+    html! {
+        @if !plan.searches.is_empty() {
+            nav.tabs.saved aria-label=(t("decisions.saved")) { @for search in &plan.searches {
+                @let asks: Vec<(&str, &str)> = search.asks.iter().map(|(name, text)| (if *name == "text" { "q" } else { name }, text.as_str())).collect();
+                @let is_this = asks.len() == own.len() && asks.iter().all(|ask| own.contains(ask));
+                a href=(url("/console/decisions", &asks)) aria-current=[is_this.then_some("true")] title=(plain(&search.description, CELL * 2)) { (plain(&search.description, CELL / 2)) }
+            } }
+        }
+    }
+}
+
 fn form(query: &DecisionsQuery, pipelines: &[PipelineJson]) -> Markup {
     let option = |own: &str, chosen: &str, text: String| html! { option value=(own) selected[own == chosen] { (text) } };
     let has_more = [
@@ -193,6 +227,7 @@ fn form(query: &DecisionsQuery, pipelines: &[PipelineJson]) -> Markup {
                 }
                 select name="last" aria-label=(t("decisions.when")) {
                     (option("", &query.last, t("decisions.any_time").to_owned()))
+                    @if !query.last.is_empty() && !BACK.contains(&query.last.as_str()) { (option(&query.last, &query.last, fill("decisions.last", &[("length", &plain(&query.last, 24))]))) }
                     @for last in BACK { (option(last, &query.last, fill("decisions.last", &[("length", &super::format::length(last.parse().unwrap_or(Span::days(1))))]))) }
                 }
                 button.primary type="submit" { (t("decisions.search")) }

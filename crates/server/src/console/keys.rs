@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::response::Response;
 use event::{Span, Time};
+use futures_util::future::join;
 use journal::RecordId;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -246,8 +247,9 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     let back = key_url(&known.pipeline, &known.kind, &value);
     let title = format!("{} {}", known.kind, plain(&known.piece, CELL / 2));
     let page = KeyPage { visit: &visit, known: &known };
-    let latest = decisions::of_key(&visit, &known.pipeline, &known.kind, &value).await;
-    let related = related_keys::section(&visit, &known.pipeline, &known.kind, &value).await;
+    let latest = decisions::of_key(&visit, &known.pipeline, &known.kind, &value);
+    let related = related_keys::section(&visit, &known.pipeline, &known.kind, &value);
+    let (latest, related) = join(latest, related).await;
     let frame = visit.frame(title, ConsoleSection::Keys);
     Ok(frame.page(&html! {
         (page.head())

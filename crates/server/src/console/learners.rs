@@ -385,7 +385,7 @@ fn calibration(known: &LearnersJson, made: &DecisionStatisticsJson) -> Markup {
     }
 }
 
-/// What was taught, as a bar of the bad ones.
+/// The lessons that were taught, as a bar of the bad ones.
 fn lessons(learned: LessonCountsJson) -> Markup {
     let LessonCountsJson { good, bad } = learned;
     html! {

@@ -20,7 +20,9 @@ mod frame;
 mod impact;
 mod keys;
 mod learners;
+mod live;
 mod overview;
+mod preview;
 mod related_keys;
 mod reviews;
 mod rules;
@@ -49,6 +51,8 @@ pub(crate) fn pages() -> Router<Arc<Node>> {
         .route("/console/find", get(keys::find))
         .route("/console/decisions", get(decisions::page))
         .route("/console/decisions/feedback", post(decisions::judge))
+        .route("/console/decisions/export", get(live::export))
+        .route("/console/decisions/live", get(live::follow))
         .route("/console/decisions/{id}", get(decision::page))
         .route("/console/decisions/{id}/feedback", post(decision::feedback))
         .route("/console/keys", get(keys::look_up))

@@ -17,8 +17,7 @@ use super::visit::{ConsoleVisit, PageFailure};
 use crate::api::AnomalyJson;
 use crate::core::traffic::{ActionCounts, TrafficSample};
 use crate::core::viewer::ViewerRight;
-use crate::protocol::http::learners::{self, AnomalyParams};
-use crate::protocol::http::{QueryParams, node};
+use crate::protocol::http::{learners, node};
 
 /// Columns of the chart, each of a minute.
 const MINUTES: usize = 60;
@@ -156,22 +155,21 @@ async fn conditions(visit: &ConsoleVisit) -> Markup {
     }
 }
 
-/// What is unlike its past, each with the decisions behind it.
+/// The anomalies of the last hour, each with the decisions behind it.
 async fn anomalies(visit: &ConsoleVisit) -> Markup {
-    let asked = QueryParams(AnomalyParams::default());
-    // A node that is too busy to look says nothing here.
-    let Ok(found) = learners::anomalies(State(visit.node.clone()), asked).await else { return html! {} };
+    let found = learners::anomalies_at_hand(&visit.node).await;
     html! {
         section {
             h2 #anomalies { (t("overview.anomalies")) }
-            @if found.anomalies.is_empty() { p.dim { (t("overview.no_anomalies")) } }
-            @else {
-                ul.anomalies { @for one in &found.anomalies { li {
+            @match &found {
+                None => { p.dim { (t("overview.anomalies_later")) } }
+                Some(found) if found.anomalies.is_empty() => { p.dim { (t("overview.no_anomalies")) } }
+                Some(found) => { ul.anomalies { @for one in &found.anomalies { li {
                     span.badge.{ "anomaly-" (one.sort) } { (word("anomaly", &one.sort)) } " "
                     (value(&one.detail, CELL * 3)) " "
                     @if let Some(key) = &one.value { a href=(key_url(&one.pipeline, &one.subject, key)) { (value(key, CELL / 2)) } " " }
                     @if let Some(behind) = behind(visit, one) { a href=(behind) { (t("overview.behind")) span.unseen { ": " (plain(&one.detail, CELL)) } } }
-                } } }
+                } } } }
             }
         }
     }

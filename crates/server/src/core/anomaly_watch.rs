@@ -49,6 +49,11 @@ impl AnomalyWatch {
         }
     }
 
+    /// Returns what was found last, however old it is.
+    pub(crate) fn latest(&self) -> Option<Arc<AnomalyReport>> {
+        self.latest.lock().clone()
+    }
+
     /// Keeps what was found.
     pub(crate) fn keep(&self, at: Time, found: Vec<Anomaly>) -> Arc<AnomalyReport> {
         let report = Arc::new(AnomalyReport { at, found });

@@ -216,6 +216,31 @@ Object.assign(cases, {
       await page.finish();
     }
   },
+  async 'follows decisions as they are made, and pauses'(browser) {
+    const page = await opened(browser);
+    await page.goto(open + '/console/decisions?pipeline=mail');
+    const before = await page.locator('table.decisions tbody tr').count();
+    const button = page.getByRole('button', {name: 'Follow'});
+    await button.focus();
+    const watching = page.waitForResponse(response => response.url().includes('/console/decisions/live'));
+    await page.keyboard.press(' ');
+    await watching;
+    const mail = subject => fetch(`${open}/v1/decide?pipeline=mail`, {method: 'POST', headers: {'Content-Type': 'message/rfc822'}, body: `From: a@b.example\r\nSubject: ${subject}\r\n\r\n${subject}\r\n`});
+    await mail('<img src=x onerror=alert(1)> new');
+    await page.locator('table.decisions tr.fresh').filter({hasText: '<img src=x onerror=alert(1)> new'}).waitFor();
+    assert.equal(await page.locator('table.decisions tbody tr').count(), before + 1);
+    await accessible(page, 'followed');
+    await page.getByRole('button', {name: 'Pause'}).click();
+    await page.getByRole('button', {name: 'Follow'}).waitFor();
+    await page.finish();
+  },
+  async 'exports what is seen'(browser) {
+    const page = await opened(browser);
+    await page.goto(open + '/console/decisions?pipeline=mail');
+    const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', {name: 'CSV'}).click()]);
+    assert.equal(download.suggestedFilename(), 'decisions.csv');
+    await page.finish();
+  },
   async 'logs in and out'(browser) {
     for (const viewport of [PHONE, WIDE]) {
       const page = await opened(browser, {viewport});

@@ -131,6 +131,7 @@ fn check_page<'a>(answer: &'a Answer, status: u16, says: &[&str]) -> &'a str {
         "line",
         "link",
         "main",
+        "mark",
         "meta",
         "nav",
         "ol",
@@ -872,7 +873,101 @@ fn lines_are_shown_with_what_came_of_them() {
     });
 }
 
-/// Who stands in the same decisions is shown on the page of a key.
+/// The content of an answer that came in chunks.
+fn unchunked(answer: &Answer) -> String {
+    let (mut content, mut rest) = (String::new(), answer.body.as_str());
+    while let Some((size, after)) = rest.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).unwrap();
+        content.push_str(&after[..size]);
+        rest = after[size..].strip_prefix("\r\n").unwrap_or_default();
+    }
+    content
+}
+
+/// Decisions that are seen are exported, and texts of strangers are no formulas.
+#[test]
+fn what_is_seen_is_exported() {
+    with_console(&[], |server| {
+        let message =
+            "From: =1+1 <a@b.example>\r\nSubject: =HYPERLINK(\"http://evil.example\"), <b>\r\n\r\nhello\r\n";
+        let id = decide(server, "mail", MAIL, message);
+        decide(server, "web", LOG, PROBE);
+        let page = server.get("/console/decisions?pipeline=mail");
+        let says = ["/console/decisions/export?pipeline=mail", "format=csv", "data-follow="];
+        let page = check_page(&page, 200, &says);
+        assert!(page.contains("Refresh"), "without scripts it is a link");
+        let csv = server.get("/console/decisions/export?pipeline=mail&facts=mail.subject&format=csv");
+        let media = csv.header("content-type");
+        assert_eq!(
+            (csv.status, media),
+            (200, Some("text/csv; charset=utf-8; header=present")),
+            "{}",
+            csv.body
+        );
+        assert_eq!(csv.header("content-disposition"), Some("attachment; filename=\"decisions.csv\""));
+        let content = unchunked(&csv);
+        let lines: Vec<&str> = content.lines().collect();
+        assert_eq!(lines.len(), 2, "{}", csv.body);
+        assert!(
+            lines[0].starts_with("id,event_id,pipeline,") && lines[0].ends_with(",mail.subject"),
+            "{}",
+            lines[0]
+        );
+        assert!(lines[1].starts_with(&id), "{}", lines[1]);
+        assert!(lines[1].ends_with("\"'=HYPERLINK(\"\"http://evil.example\"\"), <b>\""), "{}", lines[1]);
+        let lines = server.get("/v1/decisions/export?format=ndjson&facts=*&limit=1");
+        assert_eq!(lines.status, 200, "{}", lines.body);
+        let one: Value = serde_json::from_str(&unchunked(&lines)).unwrap();
+        assert_eq!((&one["pipeline"], &one["facts"]["http.path"]), (&json!("web"), &json!("/.env")));
+        let many = server.get("/v1/decisions/export?limit=100000");
+        assert_eq!(unchunked(&many).lines().count(), 3);
+        for wrong in ["limit=0", "limit=100001", "facts=*", "format=xml", "format=csv&nothing=1", "where=("] {
+            assert_eq!(server.get(&format!("/v1/decisions/export?{wrong}")).status, 400, "{wrong}");
+        }
+        check_page(&server.get("/console/decisions/export?action=none"), 400, &["To the first page"]);
+    });
+}
+
+/// Searches that the configuration names are offered.
+#[test]
+fn saved_searches_are_offered() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = directory(&parent.path().join("data"));
+    let searches = "[[search]]\nname = \"probes\"\ndescription = \"<b>Probes</b> of today\"\npipeline = \"web\"\ntext = \".env\"\nlast = \"2d\"\n";
+    configure(&directory, searches);
+    let server = start(&directory, &[]);
+    let id = decide(&server, "web", LOG, PROBE);
+    let offered = "/console/decisions?pipeline=web&amp;q=.env&amp;last=2d";
+    check_page(&server.get("/console/decisions"), 200, &["&lt;b&gt;Probes&lt;/b&gt; of today", offered]);
+    let found = server.get("/console/decisions?pipeline=web&q=.env&last=2d");
+    check_page(&found, 200, &[&id, "aria-current=\"true\"", "last 2d"]);
+    server.stop();
+}
+
+/// Texts are shown as text, with the words that were learned.
+#[test]
+fn texts_are_previewed_as_text() {
+    with_console(&[], |server| {
+        for number in 0..6 {
+            let spam = format!(
+                "From: a{number}@b.example\r\nSubject: offer {number}\r\n\r\nCheap pills {number}\r\n"
+            );
+            let ham = spam.replace("Cheap pills", "The minutes").replace("offer", "meeting");
+            for (class, message) in [("spam", spam), ("ham", ham)] {
+                let learned =
+                    server.post(&format!("/v1/learn?pipeline=mail&class={class}"), &[MAIL], &message);
+                assert_eq!(learned.status, 200, "{}", learned.body);
+            }
+        }
+        let message =
+            "From: e@b.example\r\nSubject: offer\r\n\r\nCheap pills <img src=http://evil.example/a.gif>\r\n";
+        let id = decide(server, "mail", MAIL, message);
+        let says = ["Text of the event", "<mark class=\"bad\">", "&lt;img src=http://evil.example/a.gif&gt;"];
+        check_page(&server.get(&format!("/console/decisions/{id}")), 200, &says);
+    });
+}
+
+/// Keys that stand in the same decisions are shown on the page of a key.
 #[test]
 fn related_keys_are_shown() {
     let parent = tempfile::tempdir().unwrap();

@@ -29,6 +29,7 @@ pub(crate) const ROUTES: [(&str, &str); 86] = [
     ("get", "/v1/bans/stream"),
     ("get", "/v1/counts"),
     ("get", "/v1/decisions"),
+    ("get", "/v1/decisions/export"),
     ("get", "/v1/decisions/statistics"),
     ("get", "/v1/decisions/stream"),
     ("get", "/v1/decisions/{id}"),

@@ -165,6 +165,39 @@ pub(super) const TOKEN: Section = Section {
     ],
 };
 
+pub(super) const SEARCH: Section = Section {
+    name: "search",
+    form: SectionForm::List("name"),
+    node: true,
+    doc: "A search in past decisions that the console offers by name, to all who may read them. See [console.md](../guides/console.md#saved-searches).",
+    settings: &[
+        required("name", SettingType::Name, "Its name"),
+        setting(
+            "description",
+            SettingType::Text,
+            None,
+            "What it finds, for people; the name if it is not given",
+        ),
+        setting("pipeline", SettingType::Name, None, "Only of this pipeline"),
+        setting("text", SettingType::Text, None, "Only on events of which a logged text contains this"),
+        setting("action", SettingType::Text, None, "Only with one of these actions, separated by commas"),
+        setting("rule", SettingType::Text, None, "Only if this rule fired"),
+        setting("kind", SettingType::Text, None, "Only on events with a key of this kind and of `value`"),
+        setting("value", SettingType::Text, None, "The value of that key"),
+        setting("where", SettingType::Text, None, "Only if this condition is true, as in a rule"),
+        setting(
+            "label",
+            SettingType::Text,
+            None,
+            "Only if the last judgement has this class; `any` for judged ones, `none` for others",
+        ),
+        setting("score_from", SettingType::Float, None, "Only with this score or a greater one"),
+        setting("score_below", SettingType::Float, None, "Only with a lower score"),
+        setting("last", SettingType::Span, None, "Only of so long a time up to now"),
+        setting("facts", SettingType::List(&SettingType::Text), Some("[]"), "Facts that are shown"),
+    ],
+};
+
 pub(super) const AUDIT: Section = Section {
     name: "audit",
     form: SectionForm::Table,

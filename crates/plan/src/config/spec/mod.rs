@@ -203,6 +203,7 @@ pub(super) static SECTIONS: &[Section] = &[
     node::DNS,
     listeners::SERVER,
     listeners::TOKEN,
+    listeners::SEARCH,
     listeners::AUDIT,
     listeners::TELEMETRY,
     limits::ENVOY,

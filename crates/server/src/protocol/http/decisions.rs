@@ -324,6 +324,19 @@ pub(super) async fn stream(
     State(node): State<Arc<Node>>,
     FilterQuery(filter, params): FilterQuery<DecisionStreamParams>,
 ) -> Result<Response, HttpFailure> {
+    let facts = params.facts;
+    event_stream(&node, filter, facts.as_deref(), |decision| {
+        serde_json::to_string(decision).unwrap_or_default()
+    })
+}
+
+/// Shows decisions as they are made, each as the text that `shown` makes of it.
+pub(crate) fn event_stream(
+    node: &Arc<Node>,
+    filter: DecisionFilter,
+    facts: Option<&str>,
+    shown: fn(&api::ListedDecisionJson) -> String,
+) -> Result<Response, HttpFailure> {
     if filter.from.is_some() || filter.to.is_some() || filter.label.is_some() {
         let detail = "from, to, label, labelled: not for decisions as they are made";
         return Err(INVALID_PARAMETER
@@ -333,29 +346,35 @@ pub(super) async fn stream(
     if let Some(name) = &filter.pipeline {
         node.pipeline(Some(name))?;
     }
-    let watch = node.engine.watch_decisions(filter, selection(params.facts.as_deref())?)?;
+    let watch = node.engine.watch_decisions(filter, selection(facts)?)?;
     let watch = watch.ok_or_else(|| {
         OVERLOADED.failure(format!("{WATCHERS_MAX} watch decisions already")).help("try again later")
     })?;
     let begin = once(ready(": decisions as they are made\n\n".to_owned()));
     let end = Instant::now() + STREAM_MAX;
-    let events = begin.chain(unfold((node, watch, end), async |(node, mut watch, end)| {
-        let event = next_event(&node, &mut watch, end).await?;
-        Some((event, (node, watch, end)))
+    let begun = (Arc::clone(node), watch, end, shown);
+    let events = begin.chain(unfold(begun, async |(node, mut watch, end, shown)| {
+        let event = next_event(&node, &mut watch, end, shown).await?;
+        Some((event, (node, watch, end, shown)))
     }));
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];
     Ok((headers, Body::from_stream(events.map(Ok::<_, Infallible>))).into_response())
 }
 
 /// Waits for the next event, or for a sign of life; `None` where the node is ending, or the stream's time is over.
-async fn next_event(node: &Node, watch: &mut DecisionWatch, end: Instant) -> Option<String> {
+async fn next_event(
+    node: &Node,
+    watch: &mut DecisionWatch,
+    end: Instant,
+    shown: fn(&api::ListedDecisionJson) -> String,
+) -> Option<String> {
     let mut silence = Duration::ZERO;
     while !node.is_stopping() && Instant::now() < end {
         match timeout(TICK, watch.next()).await {
             Ok(WatchedEvent::Decision(decision)) => {
-                let shown = api::ListedDecisionJson::from(&*decision);
-                let data = serde_json::to_string(&shown).unwrap_or_default();
-                return Some(format!("event: decision\nid: {}\ndata: {data}\n\n", shown.id));
+                let decision = api::ListedDecisionJson::from(&*decision);
+                let data = shown(&decision);
+                return Some(format!("event: decision\nid: {}\ndata: {data}\n\n", decision.id));
             }
             Ok(WatchedEvent::Lost(lost)) => return Some(format!("event: lost\ndata: {lost}\n\n")),
             Err(_) => silence += TICK,

@@ -1,11 +1,13 @@
 //! Routes of what learns, and of what is unlike its past.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
 use tokio::runtime::Handle;
+use tokio::time::timeout;
 use utoipa::IntoParams;
 
 use super::QueryParams;
@@ -14,6 +16,9 @@ use crate::core::anomaly_watch::AnomalyReport;
 use crate::core::grant::may_read_content;
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, OVERLOADED, ProblemResponses};
+
+/// The time that a page waits for anomalies.
+const AT_HAND: Duration = Duration::from_millis(50);
 
 /// The pipeline whose learners are shown.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -80,6 +85,18 @@ pub(crate) async fn anomalies(
     let wanted = report.found.iter().filter(|one| is_wanted(&one.pipeline));
     let shown = wanted.map(|one| api::AnomalyJson::new(one, report.at, may_read_content()));
     Ok(Json(api::AnomaliesJson { at: api::Timestamp(report.at), anomalies: shown.collect() }))
+}
+
+/// The anomalies for a page: those of this minute if they are found at once, or else the latest that are known, while a look goes on
+/// behind the page. `None` where nothing is known yet.
+pub(crate) async fn anomalies_at_hand(node: &Arc<Node>) -> Option<api::AnomaliesJson> {
+    let of = Arc::clone(node);
+    // It is one look however many pages ask.
+    let look = tokio::spawn(async move { report(&of).await.ok() });
+    let found = timeout(AT_HAND, look).await.ok().and_then(Result::ok).flatten();
+    let report = found.or_else(|| node.anomalies.latest())?;
+    let shown = report.found.iter().map(|one| api::AnomalyJson::new(one, report.at, may_read_content()));
+    Some(api::AnomaliesJson { at: api::Timestamp(report.at), anomalies: shown.collect() })
 }
 
 /// Looks for anomalies, unless that was done within a minute.

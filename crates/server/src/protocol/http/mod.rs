@@ -10,6 +10,7 @@ mod challenges;
 pub(crate) mod connection;
 pub(crate) mod corrections;
 mod crowdsec;
+pub(crate) mod decision_export;
 pub(crate) mod decisions;
 mod erasure;
 pub(crate) mod events;
@@ -120,6 +121,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
         .routes(routes!(forms::issue))
         .routes(routes!(forms::baits))
         .routes(routes!(decisions::list))
+        .routes(routes!(decision_export::export))
         .routes(routes!(decisions::stream))
         .routes(routes!(decisions::statistics))
         .routes(routes!(decisions::counts))
