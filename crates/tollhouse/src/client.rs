@@ -9,13 +9,13 @@ use event::{Span, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::api::{
-    AuditJson, BacktestJson, BacktestRequest, BatchError, BatchLine, ComparisonJson, CorrectionJson,
-    CorrectionRequest, DecisionJson, DecisionPageJson, DecisionStatisticsJson, EraseJson, EraseRequest,
-    ExplanationJson, FeedbackJson, FeedbackLine, FeedbackOutcomeJson, HealthJson, MailReportJson, NodesJson,
-    PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson, ReadingsRequest, ReloadOutcomeJson,
-    ReviewDecisionJson, ReviewJson, ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson,
-    RollbackRequest, RuleImpactJson, RuleNamesJson, RulesJson, SnapshotJson, TimelineJson, TopKeysJson,
-    VersionTextJson,
+    AnomaliesJson, AuditJson, BacktestJson, BacktestRequest, BatchError, BatchLine, ComparisonJson,
+    CorrectionJson, CorrectionRequest, DecisionJson, DecisionPageJson, DecisionStatisticsJson, EraseJson,
+    EraseRequest, ExplanationJson, FeedbackJson, FeedbackLine, FeedbackOutcomeJson, HealthJson, LearnersJson,
+    MailReportJson, NodesJson, PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson,
+    ReadingsRequest, RelatedKeysJson, ReloadOutcomeJson, ReviewDecisionJson, ReviewJson, ReviewedJson,
+    ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RuleImpactJson, RuleNamesJson,
+    RulesJson, SnapshotJson, TimelineJson, TopKeysJson, VersionTextJson,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
@@ -495,6 +495,31 @@ impl ApiClient {
     pub(crate) fn readings(&self, asked: &ReadingsRequest) -> Result<ReadingsJson, CallError> {
         let body = serde_json::to_vec(asked).map_err(|error| CallError::Failed(CommandError::new(error)))?;
         self.call(Method::POST, "/v1/readings", &[], &[("content-type", "application/json")], &body)
+    }
+
+    /// Returns what learns in a pipeline.
+    pub(crate) fn learners(&self, pipeline: Option<&str>) -> Result<LearnersJson, CallError> {
+        self.get("/v1/learners", &named(pipeline))
+    }
+
+    /// Returns what is unlike its past.
+    pub(crate) fn anomalies(&self, pipeline: Option<&str>) -> Result<AnomaliesJson, CallError> {
+        self.get("/v1/anomalies", &named(pipeline))
+    }
+
+    /// The keys that share decisions with a key.
+    pub(crate) fn related(
+        &self,
+        pipeline: Option<&str>,
+        kind: &str,
+        value: &str,
+        from: Option<Time>,
+    ) -> Result<RelatedKeysJson, CallError> {
+        let from = from.map(|time| time.to_string());
+        let mut query = vec![("kind", kind), ("value", value)];
+        query.extend(pipeline.map(|name| ("pipeline", name)));
+        query.extend(from.as_deref().map(|from| ("from", from)));
+        self.get("/v1/keys/related", &query)
     }
 
     /// The hottest keys of a kind.

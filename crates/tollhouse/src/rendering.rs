@@ -6,10 +6,11 @@ use event::Span;
 use indicatif::HumanCount;
 use server::api::{
     ChallengeTallyJson, ConditionPartJson, ExplanationJson, KeyReadingJson, RankedReputationJson,
-    RankedReputationsJson, ReadingsJson, ReasonJson, ReputationJson, TierJson, TimelineJson, TopKeysJson,
+    RankedReputationsJson, ReadingsJson, ReasonJson, RelatedKeysJson, ReputationJson, TierJson, TimelineJson,
+    TopKeysJson,
 };
 
-use crate::console::{BOLD, DIM, Output, PLAIN, TableCell, TextTable, colour, cut, width};
+use crate::console::{BOLD, DIM, Output, PLAIN, TableCell, TextTable, colour, cut, printable, width};
 use crate::exit::CommandError;
 
 /// Columns of a line of blocks, where there is no terminal.
@@ -487,6 +488,32 @@ pub(crate) fn ranked(out: &mut Output, ranked: &RankedReputationsJson) -> Result
             TableCell::number(format_args!("  {:+.1}", reputation.score), PLAIN),
             TableCell::text(cut(&reputation.grade, 20), DIM),
             TableCell::text(piece, PLAIN),
+        ]);
+    }
+    out.line(table)
+}
+
+pub(crate) fn related(out: &mut Output, found: &RelatedKeysJson) -> Result<(), CommandError> {
+    let RelatedKeysJson { pipeline, kind, piece, decisions, partial, keys } = found;
+    let more = if *partial { ", the latest" } else { "" };
+    out.line(format_args!(
+        "{pipeline} {BOLD}{kind}{BOLD:#} {}: {decisions} decisions{more}",
+        printable(piece)
+    ))?;
+    if keys.is_empty() {
+        return out.line("  no other key");
+    }
+    let room = width().saturating_sub(50);
+    let mut table = TextTable::default();
+    let heads = ["decisions", "good", "bad"].map(|head| TableCell::number(head, DIM));
+    table.row(heads.into_iter().chain(["kind", "value"].map(|head| TableCell::text(head, DIM))));
+    for key in keys {
+        table.row([
+            TableCell::number(HumanCount(key.decisions), PLAIN),
+            TableCell::number(HumanCount(key.good), PLAIN),
+            TableCell::number(HumanCount(key.bad), PLAIN),
+            TableCell::text(printable(&key.kind), DIM),
+            TableCell::text(cut(&key.piece, room), BOLD),
         ]);
     }
     out.line(table)

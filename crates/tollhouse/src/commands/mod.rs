@@ -1,5 +1,6 @@
 //! The commands.
 
+mod anomalies;
 mod audit;
 mod backtest;
 mod bench;
@@ -20,6 +21,7 @@ mod health;
 mod import;
 pub(crate) mod init;
 mod learn;
+mod learners;
 mod ledger;
 mod man;
 mod nodes;
@@ -88,6 +90,8 @@ enum CliCommand {
     Explain(explain::ExplainArgs),
     Stats(stats::StatsArgs),
     Top(top::TopArgs),
+    Anomalies(anomalies::AnomaliesArgs),
+    Learners(learners::LearnersArgs),
     Export(export::ExportArgs),
     Backtest(backtest::BacktestArgs),
     Fit(fit::FitArgs),
@@ -133,6 +137,8 @@ impl Cli {
             CliCommand::Explain(args) => explain::run(args),
             CliCommand::Stats(args) => stats::run(args),
             CliCommand::Top(args) => top::run(args),
+            CliCommand::Anomalies(args) => anomalies::run(args),
+            CliCommand::Learners(args) => learners::run(args),
             CliCommand::Export(args) => export::run(args),
             CliCommand::Backtest(args) => backtest::run(args),
             CliCommand::Fit(args) => fit::run(args),

@@ -4,9 +4,12 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use engine::{KeyName, KeyStatistics};
+use engine::{KeyChoice, KeyName, KeyStatistics};
 use event::Time;
-use server::api::{KeyNameJson, KeyStatisticsJson, ReadingsJson, ReadingsRequest, TimelineJson};
+use journal::ReadBudget;
+use server::api::{
+    KeyNameJson, KeyStatisticsJson, ReadingsJson, ReadingsRequest, RelatedKeysJson, TimelineJson,
+};
 
 use crate::clock;
 use crate::console::Output;
@@ -24,6 +27,7 @@ Examples:
   tollhouse stats --data ./data device_of_user ann phone-7
   tollhouse stats --data ./data ip 192.0.2.7 --from 2026-05-17 --to 2026-05-18
   tollhouse stats --server http://127.0.0.1:8377 --keys suspects.txt --json
+  tollhouse stats --server http://127.0.0.1:8377 --related ip 192.0.2.7
 
 The value is normalised as those of events are. `tollhouse preset show mail` lists the kinds of the
 preset `mail`.")]
@@ -38,6 +42,9 @@ pub(crate) struct StatsArgs {
     /// standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kind", "value", "from", "to"])]
     keys: Option<PathBuf>,
+    /// Instead: keys that stand in the latest decisions on it, such as the accounts of a device
+    #[arg(long, conflicts_with_all = ["keys", "to", "at"])]
+    related: bool,
     /// Only buckets that end later than this
     #[arg(long, value_name = "TIME", value_parser = time)]
     from: Option<Time>,
@@ -61,6 +68,14 @@ pub(crate) struct StatsArgs {
 pub(crate) fn run(args: StatsArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
     match &args.keys {
+        None if args.related => {
+            let found = related(&args)?;
+            if out.is_json() {
+                out.json(&found)?;
+            } else {
+                rendering::related(&mut out, &found)?;
+            }
+        }
         Some(path) => {
             let told = readings(&args, path)?;
             if out.is_json() {
@@ -82,13 +97,35 @@ pub(crate) fn run(args: StatsArgs) -> Result<Exit, CommandError> {
     Ok(Exit::Fine)
 }
 
+/// The value that was given; of the fields of a key of several one text.
+fn value(args: &StatsArgs) -> String {
+    match &args.value[..] {
+        [value] => value.clone(),
+        values => content::composite::text(values),
+    }
+}
+
+fn related(args: &StatsArgs) -> Result<RelatedKeysJson, CommandError> {
+    let name = args.pipeline.as_deref();
+    let (kind, value) = (args.kind.clone().unwrap_or_default(), value(args));
+    Ok(match Backend::open(&args.engine, &args.server)? {
+        Backend::Remote(client) => client.related(name, &kind, &value, args.from)?,
+        Backend::Local(local) => {
+            let pipeline = local.pipeline(name, |_| true)?;
+            let mut budget = ReadBudget { records: u64::MAX, is_over: &|| false };
+            let key = KeyChoice { kind: kind.clone(), value };
+            let found = local.engine().related_keys(&pipeline, key, args.from, &mut budget);
+            let found = found.map_err(CommandError::new)?;
+            local.close()?;
+            RelatedKeysJson::new(&pipeline.name, &kind, &found)
+        }
+    })
+}
+
 fn timeline(args: &StatsArgs) -> Result<TimelineJson, CommandError> {
     let name = args.pipeline.as_deref();
     let kind = args.kind.as_deref().unwrap_or_default();
-    let value = match &args.value[..] {
-        [value] => value.clone(),
-        values => content::composite::text(values),
-    };
+    let value = value(args);
     if args.from.zip(args.to).is_some_and(|(from, to)| from >= to) {
         return Err(CommandError::new("--to is not after --from"));
     }

@@ -26,6 +26,7 @@ mod import;
 mod kafka;
 mod keeping;
 mod kills;
+mod learners;
 mod ledger_names;
 mod limits;
 mod live;
