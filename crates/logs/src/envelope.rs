@@ -160,6 +160,17 @@ pub fn syslog<'l>(
     })
 }
 
+/// Reads a message as it is sent by syslog: RFC 5424, or anything behind a priority, whose date is then part of the text.
+pub fn message(line: &str) -> EnvelopedLine<'_> {
+    let (severity, rest) = priority(line);
+    let newer = rest.strip_prefix("1 ").filter(|_| severity.is_some());
+    newer.and_then(|newer| rfc5424(newer, severity)).unwrap_or_else(|| EnvelopedLine {
+        text: Cow::Borrowed(rest),
+        severity,
+        ..EnvelopedLine::default()
+    })
+}
+
 /// Reads a priority in angles, and returns the severity and the rest.
 fn priority(line: &str) -> (Option<u8>, &str) {
     let read = || {
@@ -262,6 +273,18 @@ mod tests {
         check(cri("2005-01-23T20:59:59.000000001Z stdout F a b"), "2005-01-23T20:59:59Z None false | a b");
         check(cri("2005-01-23T20:59:59Z stdout P:x a"), "2005-01-23T20:59:59Z None true | a");
         check(cri("2005-01-23T20:59:59Z stdin F a"), "none");
+    }
+
+    #[test]
+    fn messages_of_syslog() {
+        let check = |line: &str, expected: &str| assert_eq!(shown(Some(message(line))), expected, "{line}");
+        check(
+            "<34>1 2005-01-23T20:59:59Z h su 7 - - text",
+            "2005-01-23T20:59:59Z Some(2) false | h su[7]: text",
+        );
+        check("<34>Oct 11 22:14:15 h su: text", "- Some(2) false | Oct 11 22:14:15 h su: text");
+        check("<999>text", "- None false | <999>text");
+        check("1 text", "- None false | 1 text");
     }
 
     #[test]

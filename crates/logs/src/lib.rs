@@ -9,6 +9,7 @@
 
 pub mod columns;
 pub mod crowdsec;
+pub mod csv;
 pub mod date;
 pub mod date_detector;
 pub mod date_pattern;

@@ -1,6 +1,7 @@
 //! A source of lines with all that is needed to read it: envelope, zone, patterns, and the memory of earlier lines.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use event::{Event, Time, Value};
 use jiff::tz::{Offset, TimeZone};
@@ -44,16 +45,18 @@ pub enum LogEnvelope {
     Docker,
     /// Files of container runtimes (CRI).
     Cri,
+    /// Messages as they are sent by syslog, with a priority in front.
+    Syslog,
 }
 
 impl LogEnvelope {
     /// Names, in the order in which they are documented.
-    pub const NAMES: [&str; 4] = ["lines", "journal", "docker", "cri"];
+    pub const NAMES: [&str; 5] = ["lines", "journal", "docker", "cri", "syslog"];
 
     /// The envelope of a name.
     pub fn named(name: &str) -> Option<LogEnvelope> {
-        let all = [LogEnvelope::Lines, LogEnvelope::Journal, LogEnvelope::Docker, LogEnvelope::Cri];
-        all.into_iter().find(|envelope| envelope.name() == name)
+        use LogEnvelope::{Cri, Docker, Journal, Lines, Syslog};
+        [Lines, Journal, Docker, Cri, Syslog].into_iter().find(|envelope| envelope.name() == name)
     }
 
     /// The name.
@@ -91,7 +94,7 @@ impl LogSettings {
     /// Begins to read a source. The machine's zone is passed in.
     pub fn open(&self, machine_zone: TimeZone) -> Result<LogStream, LogPatternError> {
         Ok(LogStream {
-            reader: self.reader()?,
+            reader: Arc::new(self.reader()?),
             envelope: self.envelope,
             zone: self.zone.as_deref().and_then(zone).unwrap_or(machine_zone),
             fields: self.fields.clone(),
@@ -109,7 +112,7 @@ pub fn zone(name: &str) -> Option<TimeZone> {
 
 /// A source of lines that is read.
 pub struct LogStream {
-    reader: LogLineReader,
+    reader: Arc<LogLineReader>,
     envelope: LogEnvelope,
     zone: TimeZone,
     fields: Vec<String>,
@@ -130,6 +133,18 @@ pub enum StreamLine {
 }
 
 impl LogStream {
+    /// Begins to read another source of the same kind, whose lines were not seen by this one.
+    pub fn another(&self) -> LogStream {
+        LogStream {
+            reader: Arc::clone(&self.reader),
+            envelope: self.envelope,
+            zone: self.zone.clone(),
+            fields: self.fields.clone(),
+            state: LogLineState::default(),
+            part: String::new(),
+        }
+    }
+
     /// Reads the next line.
     pub fn read(&mut self, line: &[u8], now: Time) -> StreamLine {
         let line = String::from_utf8_lossy(line);
@@ -140,10 +155,13 @@ impl LogStream {
             LogEnvelope::Journal => envelope::journal(line),
             LogEnvelope::Docker => envelope::docker(line),
             LogEnvelope::Cri => envelope::cri(line),
+            LogEnvelope::Syslog => Some(envelope::message(line)),
         };
         let (text, date) = match unpacked {
             None => (line.to_owned(), None),
-            Some(unpacked) if self.envelope == LogEnvelope::Journal => (unpacked.as_short(), unpacked.time),
+            Some(unpacked) if matches!(self.envelope, LogEnvelope::Journal | LogEnvelope::Syslog) => {
+                (unpacked.as_short(), unpacked.time)
+            }
             Some(unpacked) => {
                 if self.part.len() + unpacked.text.len() <= PARTS_BYTES_MAX {
                     self.part.push_str(&unpacked.text);
@@ -242,6 +260,10 @@ mod tests {
         check(LogEnvelope::Cri, &[&parts[0], &parts[1]], expected);
         let entry = r#"{"MESSAGE":"Failed password for me from 192.0.2.1 port 22","_HOSTNAME":"h","__REALTIME_TIMESTAMP":"1106513999000000"}"#;
         check(LogEnvelope::Journal, &[entry], expected);
+        check(LogEnvelope::Syslog, &[&format!("<34>{line}")], expected);
+        check(LogEnvelope::Syslog, &[line], expected);
+        let message = "<34>1 2005-01-23T20:59:59Z h sshd 7 - - Failed password for me from 192.0.2.1 port 22";
+        check(LogEnvelope::Syslog, &[message], expected);
     }
 
     #[test]

@@ -268,7 +268,7 @@ mod tests {
         );
     }
 
-    /// What a client sends cannot pose as the time of the line, or as another client.
+    /// A text that a client sends cannot pose as the time of the line, or as another client.
     #[test]
     fn the_first_time_counts() {
         let address = |line: &str| event(line.as_bytes()).unwrap().get("client.ip").map(ToString::to_string);

@@ -7,6 +7,9 @@ use std::sync::Arc;
 use crate::crowdsec::data_files::CrowdsecDataFiles;
 use crate::crowdsec::evaluation::{ExprEnvironment, ExprMemory};
 use crate::crowdsec::expression::CrowdsecExpression;
+use crate::crowdsec::kept_buckets::{
+    KEPT_BYTES_MAX, KEPT_LINES_MAX, KeptBlackhole, KeptBucket, KeptBuckets, KeptLine, KeptScenario,
+};
 use crate::crowdsec::overflow::{CrowdsecOverflow, OverflowSource};
 use crate::crowdsec::record::CrowdsecRecord;
 use crate::crowdsec::scenario::{CrowdsecScenario, ScenarioKind};
@@ -174,6 +177,110 @@ impl CrowdsecBuckets {
     /// The scenarios.
     pub fn scenarios(&self) -> impl Iterator<Item = &CrowdsecScenario> {
         self.scenarios.iter().map(AsRef::as_ref)
+    }
+
+    /// The scenario of a number, as it is known after a restart.
+    fn kept_scenario(&self, index: usize) -> KeptScenario {
+        let CrowdsecScenario { name, filter_text, .. } = self.scenarios[index].as_ref();
+        let number = self.families[..index].iter().filter(|family| **family == self.families[index]).count();
+        KeptScenario { name: name.to_string(), filter: filter_text.to_string(), number }
+    }
+
+    /// The number of a scenario that was known before a restart.
+    fn found_scenario(&self, kept: &KeptScenario) -> Option<usize> {
+        let same =
+            self.scenarios.iter().enumerate().filter(|(_, scenario)| {
+                *scenario.name == *kept.name && *scenario.filter_text == *kept.filter
+            });
+        same.map(|(index, _)| index).nth(kept.number)
+    }
+
+    /// The buckets as they are kept over a restart.
+    pub(crate) fn kept(&self) -> KeptBuckets {
+        let mut all: Vec<_> = self.buckets.iter().flatten().collect();
+        all.sort_by(|(group, one), (other_group, other)| {
+            other.last.cmp(&one.last).then_with(|| group.cmp(other_group))
+        });
+        let (mut kept, mut known, mut bytes) = (KeptBuckets::default(), HashMap::new(), 0);
+        for (group, bucket) in all {
+            let own = bucket.records.iter().filter(|record| record.overflow.is_none());
+            let own: Vec<&Arc<CrowdsecRecord>> = own.collect();
+            bytes += own.iter().map(|record| record.line.raw.len()).sum::<usize>();
+            if kept.lines.len() + own.len() > KEPT_LINES_MAX || bytes > KEPT_BYTES_MAX {
+                break;
+            }
+            let mut lines = Vec::with_capacity(own.len());
+            for record in own {
+                // Scenarios share what a line was read to.
+                let at = known.entry((Arc::as_ptr(&record.line), record.time)).or_insert_with(|| {
+                    let line = record.line.as_ref();
+                    kept.lines.push(KeptLine {
+                        raw: line.raw.to_string(),
+                        source: line.source.to_string(),
+                        module: line.module.to_string(),
+                        labels: line
+                            .labels
+                            .iter()
+                            .map(|(name, label)| (name.to_string(), label.to_string()))
+                            .collect(),
+                        time: record.time,
+                        marshaled: record.marshaled_time.to_string(),
+                    });
+                    kept.lines.len() - 1
+                });
+                lines.push(*at);
+            }
+            let mut distinct: Vec<_> = bucket.distinct.iter().map(|text| text.to_string()).collect();
+            distinct.sort_unstable();
+            kept.buckets.push(KeptBucket {
+                scenario: self.kept_scenario(bucket.scenario),
+                group: group.to_string(),
+                first: bucket.first,
+                last: bucket.last,
+                count: bucket.count,
+                room: bucket.room,
+                lines,
+                distinct,
+                guillotines: bucket.guillotines.clone(),
+            });
+        }
+        for (index, hidden) in self.hidden.iter().enumerate() {
+            let mut hidden: Vec<_> = hidden.iter().collect();
+            hidden.sort_unstable();
+            for (group, until) in hidden.into_iter().take(BUCKETS_MAX) {
+                let scenario = self.kept_scenario(index);
+                kept.hidden.push(KeptBlackhole { scenario, group: group.to_string(), until: *until });
+            }
+        }
+        kept
+    }
+
+    /// Fills the buckets with what was kept. Of each kept line the record is passed in, if a parser still reads it.
+    pub(crate) fn restore(&mut self, kept: KeptBuckets, records: &[Option<Arc<CrowdsecRecord>>]) {
+        for bucket in kept.buckets {
+            let Some(scenario) = self.found_scenario(&bucket.scenario) else { continue };
+            let buckets = &mut self.buckets[self.families[scenario]];
+            if buckets.len() >= BUCKETS_MAX || bucket.group.len() > GROUP_BYTES_MAX {
+                continue;
+            }
+            let records = bucket.lines.iter().filter_map(|line| records.get(*line).cloned().flatten());
+            let fresh = CrowdsecBucket {
+                first: bucket.first,
+                last: bucket.last,
+                count: bucket.count,
+                room: bucket.room.filter(|(room, _)| room.is_finite()),
+                records: records.take(RECORDS_MAX).collect(),
+                distinct: bucket.distinct.into_iter().take(DISTINCT_MAX).map(Arc::from).collect(),
+                guillotines: bucket.guillotines,
+                scenario,
+            };
+            buckets.insert(Arc::from(bucket.group), fresh);
+        }
+        for hidden in kept.hidden {
+            if let Some(scenario) = self.found_scenario(&hidden.scenario) {
+                self.hidden[scenario].insert(Arc::from(hidden.group), hidden.until);
+            }
+        }
     }
 
     /// Lets buckets go that are over at a time. Counters stay: their end is an overflow.

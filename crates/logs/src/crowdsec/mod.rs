@@ -18,6 +18,7 @@ pub mod go_date;
 pub mod helpers;
 pub mod hub_test;
 mod json_path;
+pub mod kept_buckets;
 pub mod node;
 pub mod overflow;
 pub mod pipeline;

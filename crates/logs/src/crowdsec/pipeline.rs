@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::crowdsec::bucket::{CrowdsecBuckets, PourContext};
 use crate::crowdsec::data_files::CrowdsecDataFiles;
 use crate::crowdsec::evaluation::ExprMemory;
+use crate::crowdsec::kept_buckets::{KEPT_LINES_MAX, KeptBuckets};
 use crate::crowdsec::node::{NodeContext, NodeReader, ParserNode};
 use crate::crowdsec::overflow::CrowdsecOverflow;
 use crate::crowdsec::record::{CrowdsecLine, CrowdsecRecord};
@@ -291,6 +292,37 @@ impl CrowdsecPipeline {
         reading
     }
 
+    /// The buckets as they are kept over a restart.
+    pub fn kept_buckets(&self) -> KeptBuckets {
+        self.buckets.kept()
+    }
+
+    /// Goes on with buckets that were kept: their lines are read again, and are poured into nothing else.
+    pub fn restore_buckets(&mut self, kept: KeptBuckets, now: i64) {
+        let mut records = Vec::with_capacity(kept.lines.len());
+        for line in kept.lines.iter().take(KEPT_LINES_MAX) {
+            let labels = line.labels.iter();
+            let labels = labels.map(|(name, label)| (Arc::from(name.as_str()), Arc::from(label.as_str())));
+            let mut record = CrowdsecRecord {
+                line: Arc::new(CrowdsecLine {
+                    raw: Arc::from(line.raw.as_str()),
+                    source: Arc::from(line.source.as_str()),
+                    module: Arc::from(line.module.as_str()),
+                    labels: Arc::new(labels.collect()),
+                }),
+                time: line.time,
+                ..CrowdsecRecord::default()
+            };
+            let mut context = PourContext { data: &self.data, memory: &mut self.memory, now };
+            let is_read = self.parsers.run(&mut record, &mut context, &mut |_| {}, &mut |_| {});
+            // A date without a year may mean another one by now.
+            record.time = line.time;
+            record.marshaled_time = Arc::from(line.marshaled.as_str());
+            records.push(is_read.then(|| Arc::new(record)));
+        }
+        self.buckets.restore(kept, &records);
+    }
+
     /// Runs an overflow through what comes after it.
     fn after_overflow(&mut self, overflow: CrowdsecOverflow, now: i64) -> CrowdsecRecord {
         let last = overflow.last;
@@ -319,8 +351,15 @@ mod tests {
         statics:\n  - meta: source_ip\n    expression: evt.Parsed.ip\n  - meta: kind\n    expression: evt.Parsed.kind\n\
         \x20 - method: ParseDate\n    expression: evt.Parsed.at\n  - target: MarshaledTime\n    expression: evt.Enriched.MarshaledTime\n";
 
-    /// The overflows of a scenario: its lines' seconds, kinds and users are given.
+    /// The overflows of a scenario: its lines' seconds, kinds and users are given. They are the same with a restart after
+    /// each line.
     fn overflows(scenario: &str, lines: &[(i64, &str, &str)]) -> Vec<String> {
+        let found = overflows_of(scenario, lines, false);
+        assert_eq!(overflows_of(scenario, lines, true), found, "{scenario}");
+        found
+    }
+
+    fn overflows_of(scenario: &str, lines: &[(i64, &str, &str)], restarts: bool) -> Vec<String> {
         let scenario = format!("name: me/s\nfilter: 'true'\ngroupby: evt.Meta.source_ip\n{scenario}");
         let files = [("parsers/s00-raw/a.yaml", PARSER), ("scenarios/s.yaml", &scenario)];
         let files = CrowdsecFiles(files.map(|(path, text)| (path.to_owned(), text.to_owned())).into());
@@ -331,6 +370,12 @@ mod tests {
         assert_eq!(problems, []);
         let mut found = Vec::new();
         for (at, kind, user) in lines {
+            if restarts {
+                let kept = serde_json::to_string(&pipeline.kept_buckets()).expect("text");
+                let data = CrowdsecDataFiles::default();
+                pipeline = CrowdsecPipeline::live(&files, &selection, data, &mut problems);
+                pipeline.restore_buckets(serde_json::from_str(&kept).expect("buckets"), 0);
+            }
             let raw = Arc::from(format!("{} {kind} {user} 192.0.2.1", 1_700_000_000 + at));
             let reading = pipeline.read(CrowdsecLine { raw, ..CrowdsecLine::default() }, 0);
             for record in reading.overflows {

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -59,7 +59,7 @@ fn wait_for_position(position: &Path, log: &Path) {
     let started = Instant::now();
     let kept = || -> Option<u64> {
         let kept: serde_json::Value = serde_json::from_slice(&fs::read(position).ok()?).ok()?;
-        kept["offset"].as_u64()
+        kept["files"][log.to_str()?]["offset"].as_u64()
     };
     while kept() != Some(fs::metadata(log).unwrap().len()) {
         assert!(started.elapsed() < Duration::from_secs(180), "{:?}", kept());
@@ -69,7 +69,7 @@ fn wait_for_position(position: &Path, log: &Path) {
 
 /// A server that writes nothing by itself for as long as a test runs, so that being killed it loses all that nobody asked it
 /// to keep.
-const LAZY: [&str; 2] = ["--set", "ledger.durability=1h"];
+pub(crate) const LAZY: [&str; 2] = ["--set", "ledger.durability=1h"];
 
 /// Kills a server, and starts it anew on the same data and port.
 fn restarted(server: Server, data: &Data) -> Server {
@@ -212,4 +212,131 @@ fn pipes_and_json_logs_are_followed() {
     assert!(decisions[0]["reasons"].to_string().contains("PROBE"), "{}", ran.stdout);
     assert!(ran.stderr.contains("1 events, 1 lines that were none"), "{}", ran.stderr);
     assert_eq!(seen(&server), 1);
+}
+
+#[test]
+fn several_logs_and_new_ones_are_followed_each_with_its_position() {
+    let data = Data::new(&["web"]);
+    let server = Server::start(&data.path(), &[]);
+    let parent = tempfile::tempdir().unwrap();
+    let log = |name: &str| parent.path().join(name);
+    let (position, pattern, other) = (log("position"), log("*.log"), log("other"));
+    append(&log("a.log"), &line(1, "a"));
+    append(&log("b.log"), &(line(2, "b") + &line(3, "b")));
+    append(&log("a.log.1.gz"), &line(4, "no"));
+    let follow = || {
+        let child = Command::new(env!("CARGO_BIN_EXE_tollhouse"))
+            .args(["follow", "--server", &server.url, "--position"])
+            .args([&position, &pattern, &other])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Ends(child.unwrap())
+    };
+    let child = follow();
+    wait(&server, 3);
+    append(&log("c.log"), &line(5, "c"));
+    append(&other, &line(6, "other"));
+    wait(&server, 5);
+    // One is rotated while another grows.
+    fs::rename(log("a.log"), log("a.log.1")).unwrap();
+    append(&log("a.log.1"), &line(7, "a"));
+    append(&log("a.log"), &line(8, "a"));
+    append(&log("b.log"), &line(9, "b"));
+    wait(&server, 8);
+    wait_for_position(&position, &log("b.log"));
+    wait_for_position(&position, &log("a.log"));
+    end(child, Signal::KILL);
+    append(&log("c.log"), &line(10, "c"));
+    append(&log("a.log"), &line(11, "a"));
+    fs::rename(log("a.log"), log("a.log.1")).unwrap();
+    append(&log("a.log"), &line(12, "a"));
+    let child = follow();
+    wait(&server, 11);
+    end(child, Signal::TERM);
+    // All of it is taken: nothing is sent again.
+    let (position, pattern) = (position.display().to_string(), pattern.display().to_string());
+    let once = ["follow", "--once", "--server", &server.url, "--position", &position, &pattern];
+    let ran = run(once, "").expect(0);
+    assert!(ran.stderr.contains("0 events"), "{}", ran.stderr);
+}
+
+/// A `journalctl` that has the entries of a file, each with a cursor `c` and its number.
+const JOURNALCTL: &str = r#"#!/bin/sh
+after=0 follow= tail=
+for flag in "$@"; do
+    case "$flag" in
+        --after-cursor=c*) after="${flag#--after-cursor=c}" ;;
+        --follow) follow=yes ;;
+        --unit=*) echo "$flag" >> "$ENTRIES.units" ;;
+    esac
+done
+tail -n "+$((after + 1))" ${follow:+-f} "$ENTRIES"
+"#;
+
+/// Makes a `journalctl` of a folder, and says how a process finds it: the environment, and the file of its entries.
+pub(crate) fn stand_in_journal(folder: &Path) -> (Vec<(String, String)>, PathBuf) {
+    let (entries, program) = (folder.join("entries"), folder.join("journalctl"));
+    fs::write(&program, JOURNALCTL).unwrap();
+    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let environment = vec![("PATH".to_owned(), path), ("ENTRIES".to_owned(), entries.display().to_string())];
+    (environment, entries)
+}
+
+#[test]
+fn units_of_the_journal_are_followed_from_a_cursor() {
+    let data = Data::new(&["web"]);
+    let server = Server::start(&data.path(), &[]);
+    let parent = tempfile::tempdir().unwrap();
+    let (environment, entries) = stand_in_journal(parent.path());
+    let position = parent.path().join("position");
+    // What `journalctl -o json` writes of a service that logs requests.
+    let entry = |number: i64| {
+        let message = line(number, &number.to_string());
+        let micros = 1_700_000_000_000_000 + number;
+        let entry = serde_json::json!({
+            "__CURSOR": format!("c{number}"), "__REALTIME_TIMESTAMP": micros.to_string(), "_HOSTNAME": "h",
+            "SYSLOG_IDENTIFIER": "caddy", "_PID": "7", "PRIORITY": "6", "MESSAGE": message.trim_end(),
+        });
+        format!("{entry}\n")
+    };
+    let follow = |more: &[&str]| {
+        let child = Command::new(env!("CARGO_BIN_EXE_tollhouse"))
+            .args([
+                "follow",
+                "--server",
+                &server.url,
+                "--journald",
+                "--unit",
+                "caddy",
+                "--unit=a b",
+                "--position",
+            ])
+            .arg(&position)
+            .args(more)
+            .envs(environment.iter().cloned())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Ends(child.unwrap())
+    };
+    append(&entries, &(entry(1) + &entry(2)));
+    let child = follow(&[]);
+    wait(&server, 2);
+    append(&entries, &(entry(3) + "no entry\n" + &entry(5)));
+    wait(&server, 4);
+    let started = Instant::now();
+    while !fs::read_to_string(&position).unwrap().contains("\"cursor\":\"c5\"") {
+        assert!(started.elapsed() < Duration::from_secs(180));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    end(child, Signal::KILL);
+    append(&entries, &entry(6));
+    let mut child = follow(&["--once"]);
+    assert!(child.0.wait().unwrap().success());
+    assert_eq!(seen(&server), 5);
+    assert!(fs::read_to_string(&position).unwrap().contains("\"cursor\":\"c6\""));
+    let units = fs::read_to_string(parent.path().join("entries.units")).unwrap();
+    assert!(units.starts_with("--unit=caddy\n--unit=a b\n"), "{units}");
 }

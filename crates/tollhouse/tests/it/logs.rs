@@ -196,6 +196,19 @@ fn who_overflows_a_scenario_of_crowdsec_is_banned() {
     );
     assert!(ran.stdout.contains("reject") && ran.stdout.contains("DOOR_BF"), "{}", ran.stdout);
     assert_eq!(banned(&server), ["192.0.2.1"]);
+
+    // Buckets survive a restart: a user at a time, and the third overflows.
+    let (file, position) = (folder.path().join("door.log"), folder.path().join("position"));
+    let (path, position) = (file.display().to_string(), position.display().to_string());
+    let follow =
+        ["follow", "--server", url, "--pipeline", "crowdsec", "--crowdsec", &etc, "--log-type", "door"];
+    for (user, events) in [("a", "0 events"), ("b", "0 events"), ("c", "1 events"), ("d", "0 events")] {
+        let text = fs::read_to_string(&file).unwrap_or_default() + &wrong(user, "192.0.2.3");
+        fs::write(&file, text).unwrap();
+        let ran = run(follow.iter().chain(&["--once", "--position", &position, &path]), "").expect(0);
+        assert!(ran.stderr.contains(events), "{user}: {}", ran.stderr);
+    }
+    assert_eq!(banned(&server), ["192.0.2.1", "192.0.2.3"]);
 }
 
 #[test]
@@ -205,5 +218,66 @@ fn tests_of_crowdsecs_hub_are_run_as_it_runs_them() {
     assert_eq!(
         ran.stdout,
         "passed  amavis-logs\npassed  vsftpd-bf\n1 of 1 tests of parsers passed, 1 of 1 of scenarios\n"
+    );
+}
+
+#[test]
+fn lines_that_no_pattern_reads_are_told_by_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, config) = import(&configuration(folder.path()), folder.path());
+    let data = Data::new(&["web"]);
+    let server = Server::start(&data.path(), &["--config", &config]);
+    let failed = line("sshd[7]: Failed password for root from 192.0.2.1 port 22");
+    for (name, text) in [("a.log", failed.clone() + "odd\n"), ("b.log", "odder\n".repeat(2) + &failed)] {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    let files = format!("{}/*.log", folder.path().display());
+    let ran =
+        run(["follow", "--server", &server.url, "--pipeline", "sshd", "--once", "--unparsed", &files], "");
+    let ran = ran.expect(0);
+    assert!(
+        ran.stderr.contains("2 events, 3 lines that no pattern reads, 0 that were refused"),
+        "{}",
+        ran.stderr
+    );
+    assert!(ran.stderr.contains("a.log: 1 lines") && ran.stderr.contains("b.log: 2 lines"), "{}", ran.stderr);
+    assert!(ran.stdout.contains("a.log: odd\n") && ran.stdout.contains("b.log: odder\n"), "{}", ran.stdout);
+}
+
+#[test]
+fn columns_and_zones_are_said_on_the_command_line() {
+    let data = Data::new(&["web"]);
+    let config = data.path().join("tollhouse.toml");
+    let orders = "name = 'orders'\nspace = 9\ninput = 'json'\n[time]\nfield = 'at'\n[[field]]\nname = 'user'\ntype = 'string'\n\
+        [[field]]\nname = 'amount'\ntype = 'float'\n[[field]]\nname = 'at'\ntype = 'time'\n";
+    fs::write(data.path().join("orders.toml"), orders).unwrap();
+    let text = fs::read_to_string(&config).unwrap() + "\n[node]\npipelines = ['orders.toml']\n";
+    fs::write(&config, text).unwrap();
+    let server = Server::start(&data.path(), &[]);
+    let decisions = || {
+        let url = format!("{}/v1/decisions?pipeline=orders", server.url);
+        let answer = ureq::get(url).call().unwrap().body_mut().read_to_string().unwrap();
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        answer["decisions"].as_array().map_or(0, Vec::len)
+    };
+    let file = data.file("orders.csv", "user,amount\nann,12.5\n\"bob, jr\",7\nnobody,much\na,b,c\n");
+    let csv = ["follow", "--server", &server.url, "--pipeline", "orders", "--once", "--format", "csv"];
+    let ran = run(csv.iter().chain(&[file.as_str()]), "").expect(0);
+    assert!(ran.stderr.contains("2 events, 2 lines that were none"), "{}", ran.stderr);
+    let file = data.file("named.csv", "ann;1\n");
+    let ran = run(csv.iter().chain(&["--columns", "user,amount", "--separator", ";", &file]), "").expect(0);
+    assert!(ran.stderr.contains("1 events, 0 lines"), "{}", ran.stderr);
+    let started = std::time::Instant::now();
+    while decisions() != 3 {
+        assert!(started.elapsed() < std::time::Duration::from_secs(120), "{}", decisions());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let refused = run(csv.iter().chain(&["--zone", "Nowhere/Else", &file]), "");
+    assert!(refused.code != 0 && refused.stderr.contains("there is no time zone"), "{}", refused.stderr);
+    let refused = run(["follow", "--server", &server.url, "--columns", "a", &file], "");
+    assert!(
+        refused.code != 0 && refused.stderr.contains("--columns are for --format csv"),
+        "{}",
+        refused.stderr
     );
 }

@@ -207,7 +207,7 @@ pub(super) const LOG: Section = Section {
             "envelope",
             SettingType::Choice(&logs::log_stream::LogEnvelope::NAMES),
             Some("\"lines\""),
-            "Form in which lines are handed over: as written (`lines`), by `journalctl -o json` (`journal`), in Docker's files (`docker`), in those of other container runtimes (`cri`)",
+            "Form in which lines are handed over: as written (`lines`), by `journalctl -o json` (`journal`), in Docker's files (`docker`), in those of other container runtimes (`cri`), with a priority in front as syslog sends it (`syslog`)",
         ),
     ],
 };

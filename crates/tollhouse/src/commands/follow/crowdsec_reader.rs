@@ -5,10 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use event::Time;
+use logs::crowdsec::kept_buckets::KeptBuckets;
 use logs::crowdsec::pipeline::{CrowdsecPipeline, CrowdsecSelection};
 use logs::crowdsec::record::{CrowdsecLine, CrowdsecRecord};
 use logs::crowdsec::value::TextMap;
+use logs::envelope::journal;
 use serde_json::{Map, Value};
+use sources::journal_follower::JOURNAL_ORIGIN;
+use sources::line_reader::LinePlace;
 
 use crate::console::{printable, say};
 use crate::crowdsec_files;
@@ -22,7 +26,6 @@ const NANOSECONDS: i64 = 1_000;
 /// A source of lines, with parsers, scenarios and their buckets.
 pub(super) struct CrowdsecReader {
     pipeline: CrowdsecPipeline,
-    source: Arc<str>,
     labels: Arc<TextMap>,
 }
 
@@ -32,7 +35,6 @@ impl CrowdsecReader {
         directory: &Path,
         data_files: Option<&Path>,
         kind: &str,
-        source: &Path,
     ) -> Result<CrowdsecReader, CommandError> {
         let files = crowdsec_files::read(directory)?;
         let data = crowdsec_files::data(directory, data_files);
@@ -47,22 +49,39 @@ impl CrowdsecReader {
                 .help("name the folder that has `parsers` and `scenarios`, such as /etc/crowdsec"));
         }
         let labels = TextMap::from([(Arc::from("type"), Arc::from(kind))]);
-        let source = Arc::from(source.display().to_string());
-        Ok(CrowdsecReader { pipeline, source, labels: Arc::new(labels) })
+        Ok(CrowdsecReader { pipeline, labels: Arc::new(labels) })
+    }
+
+    /// The buckets as they are kept over a restart.
+    pub(super) fn kept_buckets(&self) -> KeptBuckets {
+        self.pipeline.kept_buckets()
+    }
+
+    /// Goes on with buckets that were kept.
+    pub(super) fn restore(&mut self, kept: KeptBuckets, now: Time) {
+        self.pipeline.restore_buckets(kept, now.0.saturating_mul(NANOSECONDS));
     }
 
     /// Reads a line: events of its overflows; none if no parser reads it.
-    pub(super) fn read(&mut self, line: &[u8], name: Option<&str>, now: Time) -> Option<Vec<Value>> {
+    pub(super) fn read(&mut self, line: &[u8], place: LinePlace<'_>, now: Time) -> Option<Vec<Value>> {
+        let is_journal = place.origin.as_ref() == JOURNAL_ORIGIN;
+        let text = String::from_utf8_lossy(line);
+        let entry = is_journal.then(|| journal(&text)).flatten();
+        // CrowdSec has the journal written as syslog.
+        let raw = entry.map_or_else(
+            || Arc::from(text.as_ref()),
+            |entry| Arc::from(format!("{} {}", entry.time.unwrap_or(now), entry.as_short())),
+        );
         let line = CrowdsecLine {
-            raw: Arc::from(String::from_utf8_lossy(line)),
-            source: Arc::clone(&self.source),
-            module: Arc::from("file"),
+            raw,
+            source: Arc::clone(place.origin),
+            module: Arc::from(if is_journal { "journalctl" } else { "file" }),
             labels: Arc::clone(&self.labels),
         };
         let reading = self.pipeline.read(line, now.0.saturating_mul(NANOSECONDS));
         reading.record?;
         let overflows = reading.overflows.iter().filter(|record| !record.is_whitelisted);
-        let events = overflows.enumerate().flat_map(|(number, record)| events(record, name, number));
+        let events = overflows.enumerate().flat_map(|(number, record)| events(record, place.name, number));
         Some(events.collect())
     }
 }

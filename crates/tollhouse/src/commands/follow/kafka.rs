@@ -12,6 +12,7 @@
 //! asked again, at growing intervals; what is read ahead meanwhile is bounded.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -147,11 +148,12 @@ impl Follower<'_> {
         let begin = if from_end { StartOffset::AtEnd } else { StartOffset::AtFirst };
         let (mut topic, notes) = KafkaTopic::open(&address, kept.clone(), begin).map_err(failed)?;
         notes.iter().for_each(|note| say(printable(note)));
+        let origin = Arc::from(url);
         loop {
             let taken = topic.take();
             taken.notes.iter().for_each(|note| say(printable(note)));
             taken.bad.iter().for_each(|why| self.bad(why));
-            self.send(taken.lines)?;
+            self.send(&origin, taken.lines)?;
             if let (Some(file), true) = (&self.args.position, kept.as_ref() != Some(topic.offsets())) {
                 write_position(file, topic.offsets())?;
                 kept = Some(topic.offsets().clone());

@@ -1,42 +1,33 @@
 //! Lines of a source into the JSON objects that a server takes as events.
 
-use std::path::Path;
 use std::thread;
 
-use content::web::access_log::LINE_BYTES_MAX;
 use event::{Event, Time};
-use jiff::tz::TimeZone;
 use journal::json_value;
-use logs::log_stream::{LogSettings, LogStream, StreamLine, zone};
+use logs::csv::CsvColumns;
+use logs::log_stream::{LogEnvelope, LogSettings, zone};
 use serde_json::{Map, Value};
+use sources::LINE_BYTES_MAX;
+use sources::line_reader::{LinePlace, ReadLine, SourceLineFormat, SourceLineReader, machine_zone};
 
 use super::crowdsec_reader::CrowdsecReader;
-use super::{AGAIN, FollowFormat};
+use super::{AGAIN, FollowArgs, FollowFormat};
 use crate::client::{ApiClient, CallError};
 use crate::exit::CommandError;
 use crate::interrupt::Interrupt;
 
-/// The file that says the machine's time zone.
-const LOCAL_ZONE: &str = "/etc/localtime";
-
-/// A reader of one source's lines.
+/// A reader of what is followed.
 pub(super) enum LineReader {
-    AccessLog,
-    Ndjson,
-    /// Lines of a log, by the patterns of a pipeline.
-    Log(Box<LogStream>),
-    /// Lines of a log, by CrowdSec's parsers and scenarios.
+    /// Lines in a format.
+    Lines(SourceLineReader),
+    /// Lines of logs, by CrowdSec's parsers and scenarios.
     Crowdsec(Box<CrowdsecReader>),
 }
 
-/// The meaning of a line.
-pub(super) enum ReadLine {
-    /// An event.
-    Event(Value),
-    /// Several events, each with a name of its own.
+/// The meaning of a line to a server.
+pub(super) enum FollowedLine {
+    /// Events, perhaps none: each has a name of its own.
     Events(Vec<Value>),
-    /// A line that a pattern reads, but that reports nothing by itself.
-    Silent,
     /// A line that no pattern reads.
     Unread,
 }
@@ -46,14 +37,27 @@ impl LineReader {
     /// had; `None` if the user does not want to wait.
     pub(super) fn open(
         client: &ApiClient,
-        format: Option<FollowFormat>,
-        pipeline: Option<&str>,
+        args: &FollowArgs,
         interrupt: &Interrupt,
     ) -> Result<Option<LineReader>, CommandError> {
+        let (format, pipeline) = (args.format, args.pipeline.as_deref());
+        let zone = match args.zone.as_deref().map(|name| zone(name).ok_or(name)) {
+            None => machine_zone(),
+            Some(Ok(zone)) => zone,
+            Some(Err(name)) => {
+                return Err(CommandError::new(format_args!("there is no time zone `{name}`"))
+                    .help("write a name such as `Europe/Berlin`, or an offset such as `UTC+0200`"));
+            }
+        };
+        let of = |format| Ok(Some(LineReader::Lines(SourceLineReader::new(format, zone))));
+        if format != Some(FollowFormat::Csv) && !args.columns.is_empty() {
+            return Err(CommandError::new("--columns are for --format csv"));
+        }
         match format {
-            Some(FollowFormat::AccessLog) => return Ok(Some(LineReader::AccessLog)),
-            Some(FollowFormat::Ndjson) => return Ok(Some(LineReader::Ndjson)),
-            None if pipeline.is_none() => return Ok(Some(LineReader::AccessLog)),
+            Some(FollowFormat::Csv) => return of(csv_format(args)?),
+            Some(FollowFormat::AccessLog) => return of(SourceLineFormat::AccessLog),
+            Some(FollowFormat::Ndjson) => return of(SourceLineFormat::Ndjson),
+            None if pipeline.is_none() => return of(SourceLineFormat::AccessLog),
             None | Some(FollowFormat::Log) => {}
         }
         loop {
@@ -62,7 +66,7 @@ impl LineReader {
                     let mut known = known.pipelines.into_iter();
                     let found = known.find(|found| pipeline.is_none_or(|name| found.name == name));
                     let Some(input) = found.and_then(|found| found.log) else { break };
-                    return LineReader::of_log(&LogSettings::from(input)).map(Some);
+                    return of(log_format(LogSettings::from(input), args)?);
                 }
                 // A token that may only have events decided does not see it.
                 Err(CallError::Refused(_)) if format.is_none() => break,
@@ -72,7 +76,7 @@ impl LineReader {
             }
         }
         match format {
-            None => Ok(Some(LineReader::AccessLog)),
+            None => of(SourceLineFormat::AccessLog),
             Some(_) => {
                 let name =
                     pipeline.map_or_else(|| "the first pipeline".to_owned(), |name| format!("`{name}`"));
@@ -82,62 +86,77 @@ impl LineReader {
         }
     }
 
-    fn of_log(settings: &LogSettings) -> Result<LineReader, CommandError> {
-        let stream = settings.open(machine_zone()).map_err(CommandError::new)?;
-        Ok(LineReader::Log(Box::new(stream)))
+    /// Returns true if the first line of each file is a heading.
+    pub(super) fn is_headed(&self) -> bool {
+        matches!(self, LineReader::Lines(reader) if reader.is_headed())
     }
 
     /// Returns true if lines are read by patterns.
     pub(super) fn is_log(&self) -> bool {
-        matches!(self, LineReader::Log(_) | LineReader::Crowdsec(_))
+        match self {
+            LineReader::Lines(reader) => reader.is_by_patterns(),
+            LineReader::Crowdsec(_) => true,
+        }
     }
 
-    /// Reads a line. An event is called by the line's name, unless it has one.
-    pub(super) fn read(&mut self, line: &[u8], name: Option<&str>, now: Time) -> Result<ReadLine, String> {
+    /// Reads a line: events as JSON objects, called by the line's name unless they have one.
+    pub(super) fn read(
+        &mut self,
+        line: &[u8],
+        place: LinePlace<'_>,
+        head: &mut Option<String>,
+        now: Time,
+    ) -> Result<FollowedLine, String> {
         if line.len() > LINE_BYTES_MAX {
             return Err(format!("longer than {LINE_BYTES_MAX} bytes"));
         }
-        let event = match self {
-            LineReader::AccessLog => {
-                content::web::access_log::event(line).map_err(|error| error.to_string())?
-            }
-            LineReader::Ndjson => {
-                let mut object: Map<String, Value> =
-                    serde_json::from_slice(line).map_err(|error| format!("no JSON object: {error}"))?;
-                if let Some(name) = name {
-                    object.entry("id").or_insert(Value::String(name.to_owned()));
-                }
-                return Ok(ReadLine::Event(Value::Object(object)));
-            }
+        let reader = match self {
+            LineReader::Lines(reader) => reader,
             LineReader::Crowdsec(reader) => {
-                return Ok(match reader.read(line, name, now) {
-                    Some(events) if events.is_empty() => ReadLine::Silent,
-                    Some(events) => ReadLine::Events(events),
-                    None => ReadLine::Unread,
+                return Ok(match reader.read(line, place, now) {
+                    Some(events) => FollowedLine::Events(events),
+                    None => FollowedLine::Unread,
                 });
             }
-            LineReader::Log(stream) => match stream.read(line, now) {
-                StreamLine::Event(event) => *event,
-                StreamLine::Silent => return Ok(ReadLine::Silent),
-                StreamLine::Unread => return Ok(ReadLine::Unread),
-            },
         };
-        let Event { id, time, fields, .. } = event;
-        let mut object: Map<String, Value> =
-            fields.into_iter().map(|(name, value)| (name, json_value(&value))).collect();
-        if let Some(time) = time {
-            object.insert("time".to_owned(), Value::String(time.to_string()));
-        }
-        if let Some(name) = id.or(name.map(str::to_owned)) {
-            object.insert("id".to_owned(), Value::String(name));
-        }
-        Ok(ReadLine::Event(Value::Object(object)))
+        Ok(match reader.read(line, place, head, now)? {
+            ReadLine::Event(event) => FollowedLine::Events(vec![json_of(*event)]),
+            ReadLine::Object(object) => FollowedLine::Events(vec![Value::Object(object)]),
+            ReadLine::Silent => FollowedLine::Events(Vec::new()),
+            ReadLine::Unread => FollowedLine::Unread,
+        })
     }
 }
 
-/// The zone of this machine: that of `TZ`, or of the system.
-fn machine_zone() -> TimeZone {
-    let named = std::env::var("TZ").ok().filter(|name| !name.is_empty());
-    let of_system = || TimeZone::tzif("Local", &std::fs::read(Path::new(LOCAL_ZONE)).ok()?).ok();
-    named.and_then(|name| zone(name.trim_start_matches(':'))).or_else(of_system).unwrap_or(TimeZone::UTC)
+fn csv_format(args: &FollowArgs) -> Result<SourceLineFormat, CommandError> {
+    let &[separator] = args.separator.as_bytes() else {
+        return Err(CommandError::new("--separator: expected one character of ASCII"));
+    };
+    if matches!(separator, b'"' | b'\r' | b'\n') {
+        return Err(CommandError::new("--separator: quotes and ends of lines separate no columns"));
+    }
+    Ok(SourceLineFormat::Csv(CsvColumns { names: args.columns.clone(), separator }))
+}
+
+fn log_format(mut settings: LogSettings, args: &FollowArgs) -> Result<SourceLineFormat, CommandError> {
+    if args.journald && settings.envelope == LogEnvelope::Lines {
+        settings.envelope = LogEnvelope::Journal;
+    }
+    settings.zone = args.zone.clone().or(settings.zone);
+    let stream = settings.open(machine_zone()).map_err(CommandError::new)?;
+    Ok(SourceLineFormat::Log(Box::new(stream)))
+}
+
+/// An event as servers take it.
+fn json_of(event: Event) -> Value {
+    let Event { id, time, fields, .. } = event;
+    let mut object: Map<String, Value> =
+        fields.into_iter().map(|(name, value)| (name, json_value(&value))).collect();
+    if let Some(time) = time {
+        object.insert("time".to_owned(), Value::String(time.to_string()));
+    }
+    if let Some(id) = id {
+        object.insert("id".to_owned(), Value::String(id));
+    }
+    Value::Object(object)
 }

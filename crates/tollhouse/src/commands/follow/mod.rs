@@ -1,4 +1,4 @@
-//! `tollhouse follow`: a growing file, a pipe, a topic of Kafka, or a stream of NATS JetStream, to a server.
+//! `tollhouse follow`: growing files, the journal, a pipe, a topic of Kafka, or a stream of NATS JetStream, to a server.
 //!
 //! Lines of a log with patterns of its own are read here, by the patterns of the server's pipeline: what no pattern reads
 //! does not travel.
@@ -9,8 +9,8 @@
 //!
 //! What can be had again is asked to be on the server's disk before it is answered, whatever durability the server is
 //! configured for, and only then is the position kept or a message acknowledged: no crash loses any of it. What is sent
-//! again after one, here or there, has the same names and counts once. A stream is known by its first line, so that a file
-//! that was rotated away, copied or truncated is not taken for another or for the same.
+//! again after one, here or there, has the same names and counts once. Files and the journal are read as a server reads its
+//! own sources (the crate `sources`).
 
 mod backoff;
 mod crowdsec_reader;
@@ -19,24 +19,29 @@ mod kafka;
 mod line_reader;
 mod nats;
 
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use content::web::access_log::LINE_BYTES_MAX;
-use data_encoding::HEXLOWER;
 use judge::Action;
+use logs::crowdsec::kept_buckets::KeptBuckets;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use server::api::BatchLine;
-use sha2::{Digest, Sha256};
+use sources::file_follower::{FileFollower, FileStart};
+use sources::journal_follower::{JournalFollower, JournalSelection};
+use sources::line_reader::LinePlace;
+use sources::path_pattern::PathPattern;
+use sources::positions::SourcePositions;
+use sources::{CHUNK_LINES_MAX as LINES_MAX, LINE_BYTES_MAX, NamedLine, SourceChunk};
 
 use self::backoff::Backoff;
 use self::crowdsec_reader::CrowdsecReader;
-use self::line_reader::{LineReader, ReadLine};
+use self::line_reader::{FollowedLine, LineReader};
 use crate::client::{ApiClient, BatchDurability, CallError, LineFormat};
 use crate::clock;
 use crate::console::{Output, printable, say};
@@ -45,12 +50,14 @@ use crate::input::messages::STDIN;
 use crate::interrupt::Interrupt;
 use crate::options::TargetServerOptions;
 
-/// Follow a growing log, a pipe, a Kafka topic or a NATS stream, and have a server judge each event as it comes
+/// Follow growing logs, the journal, a pipe, a Kafka topic or a NATS stream, and have a server judge each event as it comes
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse follow --server http://127.0.0.1:8377 --position at.json /var/log/nginx/access.log
-  journalctl -fu caddy -o cat | tollhouse follow --server http://127.0.0.1:8377 -
+  tollhouse follow --server http://127.0.0.1:8377 --position at.json '/var/log/nginx/*.log'
+  tollhouse follow --server http://127.0.0.1:8377 --pipeline sshd --position at.json --journald --unit ssh
+  some-program | tollhouse follow --server http://127.0.0.1:8377 -
   tollhouse follow --server http://127.0.0.1:8377 --position old.position --once access.log.1
   tollhouse follow --server http://127.0.0.1:8377 --pipeline sshd --position at /var/log/auth.log
   tollhouse follow --server http://127.0.0.1:8377 --position at.json kafka://10.0.0.5,10.0.0.6/ads
@@ -60,18 +67,34 @@ Access logs are in the combined format, or JSON as Caddy, Traefik and nginx writ
 pipeline with `input = \"log\"` are read by its patterns. The command follows rotation, resumes
 after a restart, and counts nothing twice.")]
 pub(crate) struct FollowArgs {
-    /// File to follow, or topic as kafka://HOST[:PORT][,HOST...]/TOPIC; - is standard input
-    #[arg(value_name = "FILE|-|URL", required_unless_present = "nats")]
-    file: Option<PathBuf>,
+    /// Files to follow, with the wildcards `*`, `?` and `[...]` if they are quoted; or topic as
+    /// kafka://HOST[:PORT][,HOST...]/TOPIC; - is standard input
+    #[arg(value_name = "FILE|-|URL", required_unless_present_any = ["nats", "journald"])]
+    files: Vec<PathBuf>,
+    /// Follow the journal of this machine, by `journalctl -o json`, beside the files or instead of them
+    #[arg(long, conflicts_with = "nats")]
+    journald: bool,
+    /// Unit whose entries of the journal are followed; may be repeated; all, unless given
+    #[arg(long, value_name = "UNIT", requires = "journald")]
+    unit: Vec<String>,
     #[command(flatten)]
     nats: nats::NatsOptions,
-    /// File that keeps the position; without it every start begins at the end of the file or topic
+    /// File that keeps the positions; without it every start begins at the end of files, journal or topic
     #[arg(long, value_name = "FILE")]
     position: Option<PathBuf>,
-    /// Format of the lines: of an access log, of another by the pipeline's patterns, or events as JSON objects; unless
-    /// given, what the named pipeline reads, or else an access log
+    /// Format of the lines: of an access log, of another by the pipeline's patterns, or events as JSON objects or as
+    /// comma-separated values; unless given, what the named pipeline reads, or else an access log
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<FollowFormat>,
+    /// Names of the columns of `csv`, separated by commas; unless given, the first line of each file has them
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    columns: Vec<String>,
+    /// Character between the columns of `csv`
+    #[arg(long, value_name = "CHARACTER", default_value = ",")]
+    separator: String,
+    /// Zone of dates that name none, such as Europe/Berlin or UTC+0200; unless given, that of the pipeline, or of this machine
+    #[arg(long, value_name = "ZONE")]
+    zone: Option<String>,
     /// Print lines that no pattern of the pipeline reads
     #[arg(long)]
     unparsed: bool,
@@ -87,7 +110,7 @@ pub(crate) struct FollowArgs {
     /// Folder of the files that scenarios look into; unless given, `data` in the folder, or CrowdSec's own
     #[arg(long, value_name = "DIR", requires = "crowdsec")]
     data_files: Option<PathBuf>,
-    /// End at the end of the file or topic, which is read from its beginning or the kept position
+    /// End at the end of the files, journal or topic, read from their beginning or the kept positions
     #[arg(long)]
     once: bool,
     #[command(flatten)]
@@ -102,31 +125,30 @@ enum FollowFormat {
     Log,
     /// Events as `/v1/decide` takes them.
     Ndjson,
+    /// Events as comma-separated values.
+    Csv,
 }
 
 /// The scheme of addresses of topics.
 const KAFKA_SCHEME: &str = "kafka://";
-/// Lines of a batch.
-const LINES_MAX: usize = 256;
 /// The interval at which a file that has not grown is looked at.
 const LOOK: Duration = Duration::from_millis(250);
 /// Time before a server that cannot be had is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Bad lines that are named one by one.
 const NAMED_MAX: u64 = 20;
-/// Bytes of the first line by which a stream is known.
-const KNOWN_BY: usize = 4096;
+/// Chunks after which buckets are kept.
+const KEEP_BUCKETS: u32 = 64;
+/// Most origins whose unread lines are counted one by one.
+const ORIGINS_MAX: usize = 1_000;
 
-/// A line, and its name if it has a place where it can be had again.
-type NamedLine = (Option<String>, Vec<u8>);
-
-/// The position of a reader.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct FollowPosition {
-    /// The stream: 16 hexadecimal digits of the hash of its first line.
-    stream: String,
-    /// Bytes that were taken.
-    offset: u64,
+/// The positions of files and journal, and of CrowdSec's buckets what was poured before.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct FollowPositions {
+    #[serde(flatten)]
+    sources: SourcePositions,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    buckets: Option<KeptBuckets>,
 }
 
 pub(crate) fn run(args: FollowArgs) -> Result<Exit, CommandError> {
@@ -134,11 +156,10 @@ pub(crate) fn run(args: FollowArgs) -> Result<Exit, CommandError> {
     let interrupt = Interrupt::watch(None);
     let lines = match &args.crowdsec {
         Some(directory) => {
-            let source = args.file.as_deref().unwrap_or(Path::new(STDIN));
-            let reader = CrowdsecReader::open(directory, args.data_files.as_deref(), &args.log_type, source)?;
+            let reader = CrowdsecReader::open(directory, args.data_files.as_deref(), &args.log_type)?;
             Some(LineReader::Crowdsec(Box::new(reader)))
         }
-        None => LineReader::open(&client, args.format, args.pipeline.as_deref(), &interrupt)?,
+        None => LineReader::open(&client, &args, &interrupt)?,
     };
     let Some(lines) = lines else {
         return Ok(Exit::Interrupted);
@@ -151,25 +172,27 @@ pub(crate) fn run(args: FollowArgs) -> Result<Exit, CommandError> {
         lines,
         events: 0,
         bad: 0,
-        unread: 0,
+        unread: BTreeMap::new(),
     };
-    let exit = match (&args.nats.nats, &args.file) {
+    let url = args.files.iter().find(|file| is_no_file(file));
+    if let Some(url) = url.filter(|_| args.files.len() > 1 || args.journald) {
+        return Err(CommandError::new(format_args!("{} is followed by itself", url.display()))
+            .help("start `follow` once more for it, with a position file of its own"));
+    }
+    let exit = match (&args.nats.nats, url) {
         (Some(_), _) => follow.nats()?,
-        (None, Some(file)) if file.as_os_str() == STDIN => follow.pipe()?,
-        (None, Some(file)) if file.to_str().is_some_and(|file| file.starts_with(KAFKA_SCHEME)) => {
-            follow.kafka(file.to_str().unwrap_or_default())?
-        }
-        (None, file) => follow.file(file.as_deref().unwrap_or(Path::new(STDIN)))?,
+        (None, Some(pipe)) if pipe.as_os_str() == STDIN => follow.pipe()?,
+        (None, Some(url)) => follow.kafka(url.to_str().unwrap_or_default())?,
+        (None, None) => follow.sources()?,
     };
     follow.out.flush()?;
-    match follow.lines.is_log() {
-        true => say(format_args!(
-            "{} events, {} lines that no pattern reads, {} that were refused",
-            follow.events, follow.unread, follow.bad
-        )),
-        false => say(format_args!("{} events, {} lines that were none", follow.events, follow.bad)),
-    }
+    follow.summary();
     Ok(exit)
+}
+
+/// Returns true for what is written in place of a file.
+fn is_no_file(file: &Path) -> bool {
+    file.as_os_str() == STDIN || file.to_str().is_some_and(|file| file.starts_with(KAFKA_SCHEME))
 }
 
 struct Follower<'a> {
@@ -180,8 +203,8 @@ struct Follower<'a> {
     lines: LineReader,
     events: u64,
     bad: u64,
-    /// Lines that no pattern reads.
-    unread: u64,
+    /// Lines that no pattern reads, by origin.
+    unread: BTreeMap<Arc<str>, u64>,
 }
 
 impl Follower<'_> {
@@ -189,13 +212,33 @@ impl Follower<'_> {
         if self.args.once { Exit::Fine } else { Exit::Interrupted }
     }
 
-    fn unreadable(&self, error: &io::Error) -> CommandError {
-        let file = self.args.file.as_deref().unwrap_or(Path::new(STDIN));
-        CommandError::new(format_args!("{}: {error}", file.display()))
+    /// Says what came of all lines.
+    fn summary(&self) {
+        if !self.lines.is_log() {
+            say(format_args!("{} events, {} lines that were none", self.events, self.bad));
+            return;
+        }
+        let unread: u64 = self.unread.values().sum();
+        say(format_args!(
+            "{} events, {unread} lines that no pattern reads, {} that were refused",
+            self.events, self.bad
+        ));
+        if self.has_several() {
+            for (origin, count) in &self.unread {
+                say(format_args!("{}: {count} lines that no pattern reads", printable(origin)));
+            }
+        }
+    }
+
+    /// Returns true if lines may come from more than one place.
+    fn has_several(&self) -> bool {
+        let globs = self.args.files.iter().filter(|file| file.to_string_lossy().contains(['*', '?', '[']));
+        self.args.files.len() + usize::from(self.args.journald) + globs.count() > 1
     }
 
     /// A pipe has no place to come back to, so its lines have no names.
     fn pipe(&mut self) -> Result<Exit, CommandError> {
+        let origin: Arc<str> = Arc::from(STDIN);
         let mut reader = BufReader::new(io::stdin());
         loop {
             let mut lines = Vec::new();
@@ -203,8 +246,8 @@ impl Follower<'_> {
             loop {
                 let mut line = Vec::new();
                 let read = reader.by_ref().take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut line);
-                if read.map_err(|error| self.unreadable(&error))? == 0 {
-                    self.send(lines)?;
+                if read.map_err(|error| CommandError::new(format_args!("{STDIN}: {error}")))? == 0 {
+                    self.send(&origin, lines)?;
                     return Ok(Exit::Fine);
                 }
                 lines.push((None, line));
@@ -212,7 +255,7 @@ impl Follower<'_> {
                     break;
                 }
             }
-            self.send(lines)?;
+            self.send(&origin, lines)?;
             if self.interrupt.raised() {
                 return Ok(Exit::Interrupted);
             }
@@ -224,7 +267,7 @@ impl Follower<'_> {
     /// for a while.
     fn nats(&mut self) -> Result<Exit, CommandError> {
         let source = nats::NatsSource::new(&self.args.nats)?;
-        let mut backoff = Backoff::new("NATS");
+        let (mut backoff, origin) = (Backoff::new("NATS"), Arc::from("NATS"));
         let mut consumer = Some(nats::NatsConsumer::open(&source)?);
         while !self.interrupt.raised() {
             let note = match &mut consumer {
@@ -242,7 +285,7 @@ impl Follower<'_> {
                 Some(open) => {
                     let taken = match open.take() {
                         Ok(lines) => {
-                            self.send(lines)?;
+                            self.send(&origin, lines)?;
                             open.acknowledge()
                         }
                         Err(why) => Err(why),
@@ -261,40 +304,136 @@ impl Follower<'_> {
         Ok(Exit::Interrupted)
     }
 
-    fn file(&mut self, path: &Path) -> Result<Exit, CommandError> {
-        self.is_file_to_be(path)?;
-        let kept = self.args.position.as_deref().map(read_position).transpose()?.flatten();
-        let mut start_at_end = kept.is_none() && !self.args.once && self.args.position.is_none();
-        let mut kept = kept.unwrap_or_default();
-        // What was rotated away meanwhile is finished first.
-        if let Some(rotated) = self.rotated(path, &kept)? {
-            self.whole(path, rotated, &mut kept)?;
+    /// Files and the journal: positions are kept once what is before them is on the server's disk.
+    fn sources(&mut self) -> Result<Exit, CommandError> {
+        let patterns = self.patterns()?;
+        let position = self.args.position.as_deref();
+        let kept = position.map(read_position::<FollowPositions>).transpose()?.flatten();
+        let is_from_end = position.is_none() && !self.args.once;
+        let start = if is_from_end { FileStart::End } else { FileStart::Beginning };
+        let FollowPositions { sources: kept, buckets } = kept.unwrap_or_default();
+        if let (LineReader::Crowdsec(reader), Some(buckets)) = (&mut self.lines, buckets) {
+            reader.restore(buckets, clock::now());
         }
+        // Chunks since positions were kept.
+        let mut unkept = 0;
+        let mut journal = self.args.journald.then(|| {
+            let selection =
+                JournalSelection { units: self.args.unit.clone(), start, is_once: self.args.once };
+            JournalFollower::new(selection, kept.cursor.clone())
+        });
+        let mut files = FileFollower::new(patterns.clone(), start, kept).of_headed(self.lines.is_headed());
+        let mut told = BTreeSet::new();
+        let mut is_first = true;
         loop {
-            let Some(opened) = self.open(path)? else {
-                if self.args.once {
-                    let what = if path.exists() { "has no whole line yet" } else { "is not there" };
-                    return Err(CommandError::new(format_args!("{} {what}", path.display()))
-                        .help("without --once it is waited for"));
-                }
-                if self.interrupt.raised() {
-                    return Ok(self.ended());
-                }
-                thread::sleep(LOOK);
-                continue;
-            };
-            if opened.stream != kept.stream {
-                kept = FollowPosition { stream: opened.stream.clone(), offset: 0 };
-                if start_at_end {
-                    kept.offset = opened.length().map_err(|error| self.unreadable(&error))?;
-                }
+            let chunk = files.poll();
+            self.check_files(&files, &patterns, is_first)?;
+            is_first = false;
+            let problems = files.problems().iter().map(|(path, why)| format!("{}: {why}", path.display()));
+            let problems =
+                problems.chain(journal.iter().filter_map(|journal| journal.problem().map(str::to_owned)));
+            for problem in problems.filter(|problem| !told.contains(problem)).collect::<Vec<_>>() {
+                say(printable(&problem));
+                told.insert(problem);
             }
-            start_at_end = false;
-            let ended = self.whole(path, opened, &mut kept)?;
-            if ended || self.args.once {
+            let is_idle = chunk.is_none();
+            if let Some(chunk) = chunk {
+                let head = self.send_chunk(chunk)?;
+                files.commit(head);
+                unkept += 1;
+            }
+            let wait = if is_idle { LOOK } else { Duration::ZERO };
+            match &mut journal {
+                Some(journal) => {
+                    if let Some(chunk) = journal.poll(wait) {
+                        self.send_chunk(chunk)?;
+                        journal.commit();
+                        unkept += 1;
+                    }
+                    let is_broken = journal.problem().filter(|_| self.args.once);
+                    if let Some(problem) = is_broken {
+                        return Err(CommandError::new(problem).help("is systemd running here?"));
+                    }
+                }
+                None if is_idle && !self.args.once => thread::sleep(wait),
+                None => {}
+            }
+            let is_stopped = self.interrupt.raised();
+            // Buckets are large. What is read again after a crash goes through those of then, and comes to the same events.
+            let is_due = unkept >= KEEP_BUCKETS || is_idle || is_stopped || !self.has_buckets();
+            if unkept > 0 && is_due {
+                unkept = 0;
+                self.keep(position, &files, journal.as_ref())?;
+            }
+            if self.args.once
+                && is_idle
+                && unkept == 0
+                && journal.as_ref().is_none_or(JournalFollower::is_at_end)
+            {
+                return Ok(Exit::Fine);
+            }
+            if is_stopped {
                 return Ok(self.ended());
             }
         }
+    }
+
+    fn has_buckets(&self) -> bool {
+        matches!(self.lines, LineReader::Crowdsec(_))
+    }
+
+    /// Keeps the positions of files and journal, and buckets with them, if they are to be kept.
+    fn keep(
+        &self,
+        position: Option<&Path>,
+        files: &FileFollower,
+        journal: Option<&JournalFollower>,
+    ) -> Result<(), CommandError> {
+        let Some(path) = position else { return Ok(()) };
+        let cursor = journal.and_then(|journal| journal.cursor().map(str::to_owned));
+        let sources = SourcePositions { cursor, ..files.positions().clone() };
+        let buckets = match &self.lines {
+            LineReader::Crowdsec(reader) => Some(reader.kept_buckets()),
+            LineReader::Lines(_) => None,
+        };
+        write_position(path, &FollowPositions { sources, buckets })
+    }
+
+    fn patterns(&self) -> Result<Vec<PathPattern>, CommandError> {
+        let mut patterns = Vec::with_capacity(self.args.files.len());
+        for file in &self.args.files {
+            let text = file
+                .to_str()
+                .ok_or_else(|| CommandError::new(format_args!("{}: the name is no UTF-8", file.display())))?;
+            let pattern = PathPattern::new(text).map_err(CommandError::new)?;
+            if !pattern.is_glob() {
+                self.is_file_to_be(file)?;
+            }
+            patterns.push(pattern);
+        }
+        Ok(patterns)
+    }
+
+    /// A file that was named and cannot be read ends the command at its beginning, and what is not there ends one that
+    /// does not wait.
+    fn check_files(
+        &self,
+        files: &FileFollower,
+        patterns: &[PathPattern],
+        is_first: bool,
+    ) -> Result<(), CommandError> {
+        let named = patterns.iter().filter(|pattern| !pattern.is_glob() && is_first);
+        for path in named.map(|pattern| Path::new(pattern.as_str())) {
+            if let Some(why) = files.problems().get(path) {
+                return Err(CommandError::new(format_args!("{}: {why}", path.display())));
+            }
+            if self.args.once && !files.is_open(&path.to_string_lossy()) {
+                let what = if path.exists() { "has no whole line yet" } else { "is not there" };
+                return Err(CommandError::new(format_args!("{} {what}", path.display()))
+                    .help("without --once it is waited for"));
+            }
+        }
+        Ok(())
     }
 
     /// Says so if there is no file yet; that there can never be one is an error.
@@ -319,71 +458,15 @@ impl Follower<'_> {
         }
     }
 
-    /// Takes a file until it was replaced by another; true if the user wants it to stop.
-    fn whole(
-        &mut self,
-        path: &Path,
-        mut opened: FollowedFile,
-        position: &mut FollowPosition,
-    ) -> Result<bool, CommandError> {
-        loop {
-            // Truncated and written anew, perhaps to the same length: another stream in the same file.
-            if !opened.is_same().map_err(|error| self.unreadable(&error))? {
-                return Ok(false);
-            }
-            let (lines, next) = opened.lines(position).map_err(|error| self.unreadable(&error))?;
-            if !lines.is_empty() {
-                self.send(lines)?;
-                position.offset = next;
-                if let Some(file) = &self.args.position {
-                    write_position(file, position)?;
-                }
-                if self.interrupt.raised() {
-                    return Ok(true);
-                }
-                continue;
-            }
-            if self.args.once {
-                return Ok(false);
-            }
-            if self.interrupt.raised() {
-                return Ok(true);
-            }
-            // Another file under this name: it was rotated, and there was nothing left in it.
-            let replaced = fs::metadata(path).is_ok_and(|now| (now.dev(), now.ino()) != opened.id);
-            if replaced {
-                let (late, _) = opened.lines(position).map_err(|error| self.unreadable(&error))?;
-                if late.is_empty() {
-                    return Ok(false);
-                }
-                continue;
-            }
-            thread::sleep(LOOK);
-        }
-    }
-
-    /// Opens a file that has a first line.
-    fn open(&self, path: &Path) -> Result<Option<FollowedFile>, CommandError> {
-        match FollowedFile::new(path) {
-            Ok(opened) => Ok(opened),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(self.unreadable(&error)),
-        }
-    }
-
-    /// The file of the kept stream, where it was renamed as `logrotate` does.
-    fn rotated(&self, path: &Path, kept: &FollowPosition) -> Result<Option<FollowedFile>, CommandError> {
-        if kept.stream.is_empty() || self.open(path)?.is_some_and(|own| own.stream == kept.stream) {
-            return Ok(None);
-        }
-        let mut name = path.as_os_str().to_owned();
-        name.push(".1");
-        Ok(self.open(Path::new(&name))?.filter(|rotated| rotated.stream == kept.stream))
-    }
-
     /// Has lines judged, however long the server cannot be had. Of those with a name nothing is lost by what happens to
     /// the server afterwards: they are on its disk.
-    fn send(&mut self, lines: Vec<NamedLine>) -> Result<(), CommandError> {
+    fn send(&mut self, origin: &Arc<str>, lines: Vec<NamedLine>) -> Result<(), CommandError> {
+        self.send_chunk(SourceChunk { origin: Arc::clone(origin), head: None, lines }).map(|_| ())
+    }
+
+    /// Has the lines of a chunk judged. Returns the heading that holds behind it.
+    fn send_chunk(&mut self, chunk: SourceChunk) -> Result<Option<String>, CommandError> {
+        let SourceChunk { origin, mut head, lines } = chunk;
         let mut events = Vec::with_capacity(lines.len());
         let now = clock::now();
         for (name, line) in lines {
@@ -392,21 +475,35 @@ impl Follower<'_> {
             if line.is_empty() {
                 continue;
             }
-            match self.lines.read(line, name.as_deref(), now) {
-                Ok(ReadLine::Event(object)) => events.push((name, object.to_string())),
-                Ok(ReadLine::Events(objects)) => {
+            let place = LinePlace { origin: &origin, name: name.as_deref() };
+            match self.lines.read(line, place, &mut head, now) {
+                Ok(FollowedLine::Events(objects)) => {
                     events.extend(objects.into_iter().map(|object| (name.clone(), object.to_string())));
                 }
-                Ok(ReadLine::Silent) => {}
-                Ok(ReadLine::Unread) => {
-                    self.unread += 1;
-                    if self.args.unparsed {
-                        self.out.line(printable(&String::from_utf8_lossy(line)))?;
-                    }
-                }
+                Ok(FollowedLine::Unread) => self.count_unread(&origin, line)?,
                 Err(why) => self.bad_at(name.as_deref(), &why),
             }
         }
+        self.send_events(events)?;
+        Ok(head)
+    }
+
+    fn count_unread(&mut self, origin: &Arc<str>, line: &[u8]) -> Result<(), CommandError> {
+        if self.unread.contains_key(origin) || self.unread.len() < ORIGINS_MAX {
+            *self.unread.entry(Arc::clone(origin)).or_default() += 1;
+        }
+        if !self.args.unparsed {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(line);
+        match self.has_several() {
+            true => self.out.line(format_args!("{}: {}", printable(origin), printable(&text))),
+            false => self.out.line(printable(&text)),
+        }
+    }
+
+    /// Has events judged, each with the name of the line that it is of.
+    fn send_events(&mut self, events: Vec<(Option<String>, String)>) -> Result<(), CommandError> {
         if events.is_empty() {
             return self.out.flush();
         }
@@ -491,93 +588,6 @@ fn is_whole(answers: &[BatchLine], events: usize) -> bool {
     answers.len() == events && !answers.iter().any(is_own)
 }
 
-/// A file that is read.
-struct FollowedFile {
-    reader: BufReader<File>,
-    /// Device and inode.
-    id: (u64, u64),
-    stream: String,
-    /// The place of the reader.
-    at: u64,
-}
-
-/// Lines with their names, and the offset behind them.
-type LineChunk = (Vec<NamedLine>, u64);
-
-impl FollowedFile {
-    /// `None` as long as there is no whole line, so that nobody knows what stream it is.
-    fn new(path: &Path) -> io::Result<Option<FollowedFile>> {
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        let Some(stream) = stream_of(&file)? else { return Ok(None) };
-        let reader = BufReader::with_capacity(256 << 10, file);
-        Ok(Some(FollowedFile { reader, id: (metadata.dev(), metadata.ino()), stream, at: 0 }))
-    }
-
-    /// Returns true if the file still begins as it did.
-    fn is_same(&self) -> io::Result<bool> {
-        Ok(stream_of(self.reader.get_ref())?.is_some_and(|stream| stream == self.stream))
-    }
-
-    fn length(&self) -> io::Result<u64> {
-        Ok(self.reader.get_ref().metadata()?.len())
-    }
-
-    /// The next whole lines. One that is longer than any event may be is passed over, and one that is not at its end is
-    /// left for later.
-    fn lines(&mut self, position: &FollowPosition) -> io::Result<LineChunk> {
-        if self.at != position.offset {
-            self.reader.seek(SeekFrom::Start(position.offset))?;
-            self.at = position.offset;
-        }
-        let (mut lines, mut next) = (Vec::new(), position.offset);
-        while lines.len() < LINES_MAX {
-            let mut line = Vec::new();
-            let read = self.reader.by_ref().take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut line)?;
-            self.at += read as u64;
-            if !line.ends_with(b"\n") {
-                if read <= LINE_BYTES_MAX {
-                    break;
-                }
-                let skipped = self.reader.skip_until(b'\n')?;
-                self.at += skipped as u64;
-            }
-            lines.push((Some(name_of(&self.stream, next, &line)), line));
-            next = self.at;
-        }
-        Ok((lines, next))
-    }
-}
-
-/// The name of a line: its stream, its offset there, and a hash of what it says, as two streams may have begun alike.
-fn name_of(stream: &str, offset: u64, line: &[u8]) -> String {
-    format!("{stream}:{offset}:{}", hash(line.trim_ascii()))
-}
-
-/// 16 hexadecimal digits that stand for bytes.
-fn hash(bytes: &[u8]) -> String {
-    HEXLOWER.encode(&Sha256::digest(bytes)[..8])
-}
-
-/// The hash of a file's first line; `None` as long as that is not whole. The file's own place stays.
-fn stream_of(file: &File) -> io::Result<Option<String>> {
-    let mut first = vec![0; KNOWN_BY];
-    let mut length = 0;
-    while length < first.len() {
-        match file.read_at(&mut first[length..], length as u64)? {
-            0 => break,
-            read => length += read,
-        }
-    }
-    first.truncate(length);
-    match first.iter().position(|byte| *byte == b'\n') {
-        Some(end) => first.truncate(end),
-        None if length < KNOWN_BY => return Ok(None),
-        None => {}
-    }
-    Ok(Some(hash(&first)))
-}
-
 fn read_position<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, CommandError> {
     let failed =
         |error: &dyn std::fmt::Display| CommandError::new(format_args!("{}: {error}", path.display()));
@@ -594,49 +604,4 @@ fn read_position<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, CommandE
 fn write_position(path: &Path, position: &impl Serialize) -> Result<(), CommandError> {
     let write = || disk::replace(path, &serde_json::to_vec(position)?);
     write().map_err(|error| CommandError::new(format_args!("{}: {error}", path.display())))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::Write;
-
-    use super::*;
-
-    fn texts(lines: &[(Option<String>, Vec<u8>)]) -> Vec<String> {
-        lines.iter().map(|(_, line)| String::from_utf8_lossy(line).trim().chars().take(9).collect()).collect()
-    }
-
-    #[test]
-    fn only_whole_lines_are_taken() {
-        let parent = tempfile::tempdir().unwrap();
-        let path = parent.path().join("log");
-        fs::write(&path, "first").unwrap();
-        assert!(FollowedFile::new(&path).unwrap().is_none(), "nobody knows what stream it will be");
-        fs::write(&path, format!("first\nsecond\n{}\nfourth\nfif", "x".repeat(LINE_BYTES_MAX + 9))).unwrap();
-        let mut opened = FollowedFile::new(&path).unwrap().unwrap();
-        let mut position = FollowPosition { stream: opened.stream.clone(), offset: 0 };
-        let (lines, next) = opened.lines(&position).unwrap();
-        assert_eq!(texts(&lines), ["first", "second", "xxxxxxxxx", "fourth"]);
-        assert_eq!(lines[1].0, Some(name_of(&opened.stream, 6, b"second")));
-        position.offset = next;
-        assert_eq!(opened.lines(&position).unwrap(), (vec![], next));
-        File::options().append(true).open(&path).unwrap().write_all(b"th\n").unwrap();
-        let (lines, _) = opened.lines(&position).unwrap();
-        assert_eq!(texts(&lines), ["fifth"]);
-        // The same from the beginning has the same names.
-        let again = FollowedFile::new(&path).unwrap().unwrap().lines(&FollowPosition::default()).unwrap();
-        assert_eq!(again.0[1].0, Some(name_of(&opened.stream, 6, b"second")));
-    }
-
-    #[test]
-    fn positions_read_back() {
-        let parent = tempfile::tempdir().unwrap();
-        let path = parent.path().join("position");
-        assert!(read_position::<FollowPosition>(&path).unwrap().is_none());
-        let position = FollowPosition { stream: "00".into(), offset: 7 };
-        write_position(&path, &position).unwrap();
-        assert_eq!(read_position(&path).unwrap(), Some(position));
-        fs::write(&path, "nothing").unwrap();
-        assert!(read_position::<FollowPosition>(&path).is_err());
-    }
 }

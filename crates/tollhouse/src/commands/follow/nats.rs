@@ -55,7 +55,7 @@ const BATCH_BYTES_MAX: usize = 8 << 20;
 pub(super) struct NatsOptions {
     /// NATS server whose JetStream is consumed instead of a file: nats://[USER:PASSWORD@]HOST[:PORT], or tls://...; or several
     /// with commas
-    #[arg(long, value_name = "URL", requires = "stream", conflicts_with_all = ["file", "position", "once"])]
+    #[arg(long, value_name = "URL", requires = "stream", conflicts_with_all = ["files", "position", "once"])]
     pub(super) nats: Option<String>,
     /// Stream to consume
     #[arg(long, value_name = "NAME", requires = "nats")]
