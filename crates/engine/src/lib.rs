@@ -42,6 +42,7 @@ mod review_queue;
 mod search;
 mod sender_history;
 mod sharing;
+mod source_positions;
 mod unknown_fields;
 mod used_once;
 mod verification;

@@ -25,6 +25,7 @@ mod reference;
 mod review;
 mod saved_search;
 mod signers;
+mod source;
 mod tls;
 mod token;
 
@@ -88,6 +89,7 @@ pub use reference::reference;
 pub use review::ReviewPlan;
 pub use saved_search::SavedSearch;
 pub use signers::{KeyDirectoryPlan, KeyDirectorySource};
+pub use source::{SourceInput, SourcePlan, SyslogPlan, SyslogTransport};
 pub use tls::{ClientCertificates, TlsPlan, TlsVersion};
 pub use token::TokenPlan;
 
@@ -213,6 +215,7 @@ impl Plan {
         review::check_exposure(config.main(), &drafts, &mut problems);
         pipeline::authentication::warn_of_unasked_lists(&node.dns, &drafts, &mut problems);
         node.listeners = listener::compile(config.main(), &drafts, &limits, &mut problems);
+        node.sources = source::compile(config.main(), &drafts, &node.listeners, &mut problems);
         let forwards = forward_auth::compile(config.main(), &drafts, &limits, &mut problems);
         let applications = signers::applications(config.main(), &mut problems);
         let key_directories = signers::key_directories(config.main(), &mut problems);

@@ -76,6 +76,8 @@ pub enum ProtocolPlan {
     Grpc(BatchStreamPlan),
     /// Health and metrics over HTTP, and nothing else.
     Monitoring,
+    /// Lines of a source.
+    Syslog,
 }
 
 impl ProtocolPlan {
@@ -90,6 +92,7 @@ impl ProtocolPlan {
             ProtocolPlan::Envoy => Protocol::Envoy,
             ProtocolPlan::Grpc(_) => Protocol::Grpc,
             ProtocolPlan::Monitoring => Protocol::Monitoring,
+            ProtocolPlan::Syslog => Protocol::Syslog,
         }
     }
 
@@ -112,7 +115,8 @@ impl ProtocolPlan {
             ProtocolPlan::Resp(_)
             | ProtocolPlan::Envoy
             | ProtocolPlan::Grpc(_)
-            | ProtocolPlan::Monitoring => None,
+            | ProtocolPlan::Monitoring
+            | ProtocolPlan::Syslog => None,
         }
     }
 }
@@ -269,10 +273,12 @@ pub enum Protocol {
     Grpc,
     /// Health and metrics over HTTP.
     Monitoring,
+    /// Lines of a source (RFC 6587), which is no protocol of listeners.
+    Syslog,
 }
 
 impl Protocol {
-    /// All protocols.
+    /// All protocols of listeners.
     pub const ALL: [Protocol; 8] = [
         Protocol::Milter,
         Protocol::Policy,
@@ -295,6 +301,7 @@ impl Protocol {
             Protocol::Envoy => "envoy",
             Protocol::Grpc => "grpc",
             Protocol::Monitoring => "monitoring",
+            Protocol::Syslog => "syslog",
         }
     }
 
@@ -302,7 +309,9 @@ impl Protocol {
     pub fn is_mail(self) -> bool {
         match self {
             Protocol::Milter | Protocol::Policy | Protocol::Rspamd | Protocol::Spamc => true,
-            Protocol::Resp | Protocol::Envoy | Protocol::Grpc | Protocol::Monitoring => false,
+            Protocol::Resp | Protocol::Envoy | Protocol::Grpc | Protocol::Monitoring | Protocol::Syslog => {
+                false
+            }
         }
     }
 }
@@ -420,6 +429,7 @@ fn settings(
         Protocol::Envoy => ProtocolPlan::Envoy,
         Protocol::Grpc => ProtocolPlan::Grpc(BatchStreamPlan { pipeline }),
         Protocol::Monitoring => ProtocolPlan::Monitoring,
+        Protocol::Syslog => return None,
     })
 }
 

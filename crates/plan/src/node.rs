@@ -11,6 +11,7 @@ use crate::config::{ConfigProblems, Document};
 use crate::listener::ListenerPlan;
 use crate::pipeline::authentication::DnsPlan;
 use crate::review::ReviewPlan;
+use crate::source::SourcePlan;
 use crate::tls::TlsPlan;
 use crate::token::{TokenPlan, scopes};
 
@@ -41,6 +42,8 @@ pub struct NodePlan {
     pub server: ServerPlan,
     /// Listeners of other protocols.
     pub listeners: Vec<ListenerPlan>,
+    /// Sources that the server reads by itself.
+    pub sources: Vec<SourcePlan>,
     /// The audit log.
     pub audit: AuditPlan,
     /// The collector of traces and metrics, if there is one.
@@ -252,6 +255,7 @@ impl NodePlan {
                 tls: server.and_then(|view| TlsPlan::compile_of_table(&view, problems)),
             },
             listeners: Vec::new(),
+            sources: Vec::new(),
             audit: AuditPlan { keep: span("audit", "keep"), keep_bytes: size("audit", "keep_bytes") },
             telemetry: TelemetryPlan::compile(document, problems),
         }

@@ -31,6 +31,7 @@ mod reputation;
 mod review;
 mod rules;
 mod search;
+mod source;
 mod statistics;
 
 pub use access::*;
@@ -51,6 +52,7 @@ pub use reputation::*;
 pub use review::*;
 pub use rules::*;
 pub use search::*;
+pub use source::*;
 pub use statistics::*;
 
 /// Implements a type that JSON writes as the text that it prints.

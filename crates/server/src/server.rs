@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use engine::{Engine, Impact, Proposal};
-use plan::{Endpoint, Protocol};
+use plan::{Endpoint, Protocol, SourceInput, SyslogTransport};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -22,17 +22,22 @@ use crate::core::listener::{BoundListener, ServeError, ShutdownSignal};
 use crate::core::node::Node;
 use crate::core::reload::log_reload;
 use crate::core::service_manager::ServiceManager;
+use crate::core::source_reading::{PositionKeeper, RunningSources};
 use crate::core::tls::{self, TlsSettings, TlsTerminator};
 use crate::core::{allowed_names, block_list_feed, key_cache};
 use crate::core::{peers, relay, telemetry_export};
 use crate::protocol;
 use crate::protocol::http;
 use crate::protocol::http::connection::{self, HttpConnections};
+use crate::protocol::syslog::DatagramListener;
 
 /// Time between two rounds of housekeeping.
 const UPKEEP: Duration = Duration::from_secs(10);
 /// The interval at which the clocks are compared.
 const LOOK: Duration = Duration::from_secs(1);
+/// The interval at which positions of sources are kept.
+const POSITIONS: Duration = Duration::from_millis(500);
+
 /// Listeners with an engine behind them.
 #[derive(Debug)]
 pub struct Server {
@@ -42,6 +47,7 @@ pub struct Server {
     node: Arc<Node>,
     router: Router,
     listeners: Vec<BoundListener>,
+    datagrams: Vec<DatagramListener>,
     certificates: Arc<CertificateStore>,
     manager: ServiceManager,
 }
@@ -87,7 +93,15 @@ impl Server {
             timeout: node.timeout(),
         }))?;
         let mut listeners = Vec::new();
-        for plan in node.listeners() {
+        let (mut ports, mut datagrams) = (node.listeners().to_vec(), Vec::new());
+        for status in node.sources.statuses() {
+            let SourceInput::Syslog(syslog) = &status.plan.input else { continue };
+            match syslog.transport {
+                SyslogTransport::Udp => datagrams.push(DatagramListener::bind(&syslog.listener)?),
+                SyslogTransport::Tcp | SyslogTransport::Tls => ports.push(syslog.listener.clone()),
+            }
+        }
+        for plan in &ports {
             let bound = BoundListener::bind(plan, &mut sockets)?;
             let tls = certificates.open(plan.tls.as_ref().map(|tls| TlsSettings {
                 listener: &plan.name,
@@ -101,7 +115,7 @@ impl Server {
         sockets.finish()?;
         let manager = ServiceManager::default();
         let certificates = Arc::new(certificates);
-        Ok(Server { listener, address, tls, listeners, node, router, certificates, manager })
+        Ok(Server { listener, address, tls, listeners, datagrams, node, router, certificates, manager })
     }
 
     /// The server that tells this service manager when it serves, that it is alive, and when it stops.
@@ -110,9 +124,11 @@ impl Server {
         Server { manager, ..self }
     }
 
-    /// The listeners of mail servers: name, protocol and address of each.
+    /// The listeners of mail servers and of sources: name, protocol and address of each.
     pub fn listeners(&self) -> impl Iterator<Item = (&str, Protocol, &Endpoint)> {
-        self.listeners.iter().map(BoundListener::summary)
+        let datagrams = self.datagrams.iter().map(DatagramListener::summary);
+        let datagrams = datagrams.map(|(name, address)| (name, Protocol::Syslog, address));
+        self.listeners.iter().map(BoundListener::summary).chain(datagrams)
     }
 
     /// Returns the certificates of the listeners, for who wants them renewed.
@@ -146,7 +162,8 @@ impl Server {
     /// If the engine could not write everything when it was closed.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
         let url = self.url();
-        let Server { listener, address, tls, node, router, listeners, certificates, manager } = self;
+        let Server { listener, address, tls, node, router, listeners, datagrams, certificates, manager } =
+            self;
         let listener = TcpListener::from_std(listener)
             .map_err(|error| ServeError::Listen { listen: Endpoint::Tcp(address), error })?;
         let (stop, stopped) = ShutdownSignal::new();
@@ -157,6 +174,12 @@ impl Server {
         for bound in listeners {
             conversations.spawn(bound.serve(Arc::clone(&node), protocol::open, stopped.clone())?);
         }
+        for datagram in datagrams {
+            conversations.spawn(datagram.serve(Arc::clone(&node), stopped.clone())?);
+        }
+        let sources = RunningSources::start(&node);
+        let keeper = sources.keeper();
+        let positions = tokio::spawn(keep_positions(Arc::clone(&node), sources.keeper()));
         tracing::info!(%address, pipelines = node.engine.plan().pipelines.len(), "serving");
         let manager = Arc::new(manager);
         manager.ready(&url);
@@ -192,6 +215,13 @@ impl Server {
             tracing::warn!("some conversations with mail servers were not at their end");
         }
         drop(conversations);
+        // What they have taken is decided, and their last positions kept.
+        sources.stop();
+        if timeout(patience, blocking(move || sources.join())).await.is_err() {
+            tracing::warn!("some sources were not at their end: what they read last comes again");
+        }
+        positions.abort();
+        keeper.keep(&node).await;
         // Requests whose clients have gone work on by themselves.
         if timeout(patience, node.idle()).await.is_err() {
             tracing::warn!("some requests were still at work");
@@ -356,6 +386,16 @@ async fn share(node: Arc<Node>) {
     loop {
         ticks.tick().await;
         relay::share(&node).await;
+    }
+}
+
+/// Keeps the positions of sources.
+async fn keep_positions(node: Arc<Node>, keeper: Arc<PositionKeeper>) {
+    let mut ticks = interval(POSITIONS);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        RunningSources::keep(&keeper, &node).await;
     }
 }
 

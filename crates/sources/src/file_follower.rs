@@ -11,6 +11,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::SourceChunk;
 use crate::followed_file::{FollowedFile, identity};
@@ -20,8 +21,13 @@ use crate::positions::{FilePosition, SourcePositions};
 /// Most files that are open at once.
 pub const FILES_MAX: usize = 1_000;
 /// The number of polls without lines, and of those with lines, after which new files are looked for.
-const SCAN_IDLE: u32 = 4;
-const SCAN_BUSY: u32 = 64;
+const SCAN_IDLE: u32 = 16;
+const SCAN_BUSY: u32 = 256;
+/// The time between two looks at few files that do not grow, and at many.
+const LOOK: Duration = Duration::from_millis(50);
+const LOOK_MANY: Duration = Duration::from_millis(250);
+/// Files that are few.
+const FEW: usize = 50;
 /// The number of scans after which a renamed file whose path stays empty is let go.
 const SCANS_WITHOUT_PATH: u32 = 600;
 /// Most entries beside a path among which rotated files are searched for.
@@ -99,6 +105,11 @@ impl FileFollower {
     /// The number of files that are open.
     pub fn file_count(&self) -> usize {
         self.open.values().map(|path| path.files.len()).sum()
+    }
+
+    /// The time until the next look, where there were no lines.
+    pub fn pause(&self) -> Duration {
+        if self.file_count() <= FEW { LOOK } else { LOOK_MANY }
     }
 
     /// Returns true if something is read from this origin.

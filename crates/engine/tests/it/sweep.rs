@@ -23,6 +23,7 @@ fn made(path: &Path) {
     let scores = br#"{"pipelines":{"web":{"good":[[1,2.5],[2,-1.0]],"bad":[],"counts":[2.0,0.0],"judged":[2,0],"promises":{},
         "calibration":{"judged":0.0,"bad":0.0,"expected":0.0,"variance":0.0,"squared":0.0}}}}"#;
     disk::replace(&path.join("scores.json"), &disk::seal(scores)).unwrap();
+    directory.write_source_positions(&serde_json::json!({"auth": {"files": {}}})).unwrap();
     let mut plan = plan();
     plan.node.journal.segment = 4 << 10;
     let engine = Engine::open(&directory, plan).unwrap();
@@ -128,6 +129,7 @@ fn damage_to_any_file_costs_no_more_than_what_it_had() {
                     "learners.bin",
                     "limits.json",
                     "scores.json",
+                    "sources.json",
                     "state.json",
                     "tollhouse.toml",
                 ]

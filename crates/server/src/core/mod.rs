@@ -46,6 +46,8 @@ pub(crate) mod shares;
 pub(crate) mod shutdown;
 pub(crate) mod signature_metrics;
 pub(crate) mod socket;
+pub(crate) mod source_reading;
+pub(crate) mod sources;
 pub(crate) mod telemetry;
 pub(crate) mod telemetry_export;
 pub(crate) mod through;

@@ -44,6 +44,7 @@ use crate::core::reading_pool::ReadingPool;
 use crate::core::sessions::SessionAuthority;
 use crate::core::shares::{Caller, Share, Shares};
 use crate::core::signature_metrics::SignatureMetrics;
+use crate::core::sources::SourceSet;
 use crate::core::telemetry::{RequestTrace, Telemetry};
 use crate::core::tls::TlsMetrics;
 use crate::core::tokens::{TokenAuthority, bearer};
@@ -74,6 +75,8 @@ pub(crate) struct Node {
     pub(crate) block_lists: BlockListMetrics,
     /// The counters of signatures of requests.
     pub(crate) signatures: SignatureMetrics,
+    /// The sources that it reads by itself.
+    pub(crate) sources: SourceSet,
     /// The counters of TLS.
     pub(crate) tls: TlsMetrics,
     #[cfg(feature = "grpc")]
@@ -177,6 +180,7 @@ impl Node {
             keys: Arc::new(KeyCache::new(metrics.registry())),
             block_lists: BlockListMetrics::new(metrics.registry()),
             signatures: SignatureMetrics::new(metrics.registry()),
+            sources: SourceSet::new(&engine.plan().node.sources, metrics.registry()),
             tls: TlsMetrics::new(metrics.registry()),
             #[cfg(feature = "grpc")]
             grpc: GrpcResources::new(bodies / 2, metrics.registry()),

@@ -22,6 +22,7 @@ pub mod resp;
 mod rspamd;
 mod site_gate;
 mod spamc;
+pub(crate) mod syslog;
 
 use std::sync::Arc;
 
@@ -46,6 +47,7 @@ pub(crate) fn open(listener: Arc<ListenerContext>) -> Result<ServeConnection, Mi
         ProtocolPlan::Spamc(mail) => serve(listener.with(mail.clone()), spamc::converse),
         ProtocolPlan::Resp(resp) => serve(listener.with(resp.clone()), resp::converse),
         ProtocolPlan::Monitoring => serve(listener.with(()), monitoring::converse),
+        ProtocolPlan::Syslog => serve(listener.with(()), syslog::converse),
         #[cfg(feature = "grpc")]
         ProtocolPlan::Envoy => serve(listener.with(()), envoy::converse),
         #[cfg(feature = "grpc")]
@@ -60,7 +62,7 @@ pub(crate) fn application_protocols(protocol: Protocol) -> &'static [&'static [u
     match protocol {
         Protocol::Rspamd | Protocol::Monitoring => HTTP_1,
         Protocol::Envoy | Protocol::Grpc => HTTP_2,
-        Protocol::Milter | Protocol::Policy | Protocol::Spamc | Protocol::Resp => &[],
+        Protocol::Milter | Protocol::Policy | Protocol::Spamc | Protocol::Resp | Protocol::Syslog => &[],
     }
 }
 

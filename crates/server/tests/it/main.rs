@@ -45,6 +45,7 @@ mod rules;
 mod spamc;
 mod statistics;
 mod strangers;
+mod syslog;
 mod telemetry;
 mod tls;
 mod visitors;

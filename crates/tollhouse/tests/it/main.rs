@@ -53,6 +53,7 @@ mod servers;
 #[cfg(feature = "cluster")]
 mod shared_faults;
 mod site;
+mod sources;
 mod start;
 #[cfg(feature = "arrow")]
 mod systems;

@@ -17,7 +17,7 @@ const ENVELOPES: &[&str] = &["milter", "policy"];
 const ENCRYPTED: &[&str] = &["rspamd", "spamc", "resp", "envoy", "grpc", "monitoring"];
 
 /// The settings of TLS.
-const TLS: &[SettingSpec] = &[
+pub(super) const TLS: &[SettingSpec] = &[
     required(
         "certificate",
         SettingType::Text,

@@ -12,6 +12,7 @@ mod listeners;
 mod node;
 mod reputation;
 mod rules;
+mod sources;
 mod statistics;
 mod value;
 mod visitors;
@@ -208,6 +209,7 @@ pub(super) static SECTIONS: &[Section] = &[
     listeners::TELEMETRY,
     limits::ENVOY,
     listeners::LISTENER,
+    sources::SOURCE,
 ];
 
 /// The section of this name.

@@ -145,6 +145,7 @@ const ROUTES: &[RouteAccess] = &[
     get("/v1/rules/comparison", Read).asked(),
     get("/v1/rules/names", Read).asked(),
     get("/v1/rules/versions/{version}", Read).asked(),
+    get("/v1/sources", Read),
     get("/v1/timeline", Read).asked(),
     get("/v1/top", Read).asked(),
     post("/v1/check", ReadContent).asked(),

@@ -28,6 +28,7 @@ pub(crate) mod reviews;
 pub(crate) mod rules;
 pub(crate) mod sessions;
 pub(crate) mod site_challenge;
+mod sources;
 pub(crate) mod statistics;
 
 use std::sync::{Arc, OnceLock};
@@ -174,6 +175,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
         .routes(routes!(nodes::nodes))
         .routes(routes!(nodes::forget))
         .routes(routes!(node::settings))
+        .routes(routes!(sources::sources))
         .routes(routes!(node::snapshot))
         .routes(routes!(erasure::erase, erasure::progress))
         .routes(routes!(audit::audit))

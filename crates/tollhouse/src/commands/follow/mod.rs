@@ -342,7 +342,7 @@ impl Follower<'_> {
                 files.commit(head);
                 unkept += 1;
             }
-            let wait = if is_idle { LOOK } else { Duration::ZERO };
+            let wait = if is_idle { files.pause() } else { Duration::ZERO };
             match &mut journal {
                 Some(journal) => {
                     if let Some(chunk) = journal.poll(wait) {
