@@ -146,7 +146,7 @@ impl ImpactPage<'_> {
                     th scope="col" { (t("editor.decision")) }
                     th scope="col" { (t("impact.action")) }
                     th scope="col" { (t("impact.without_rule")) }
-                    th scope="col" { (t("editor.label")) }
+                    th scope="col" { (t("impact.corrected")) }
                 } }
                 tbody { @for hit in &impact.decisions {
                     tr {
