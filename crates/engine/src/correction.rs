@@ -1,4 +1,4 @@
-//! What a rule did to past events, and taking it back.
+//! The impact of a rule on past events, and taking it back.
 //!
 //! ```text
 //! decisions for which it fired ─► judged again without it, by the version that decided ─► alone? which action instead?
@@ -125,13 +125,13 @@ pub struct RuleHit {
 pub struct RuleImpact {
     /// Decisions for which it fired, enforced.
     pub hits: u64,
-    /// Those that it alone decided: without it the action would be another.
+    /// Decisions that it alone decided: without it the action would be another.
     pub alone: u64,
-    /// Those of which it cannot be told what the action would be without it.
+    /// Decisions of which it cannot be told what the action would be without it.
     pub untold: u64,
-    /// Those of which what it did was taken back before.
+    /// Decisions of which what it did was taken back before.
     pub corrected: u64,
-    /// Those whose version is not kept any more, of which nothing can be taken back.
+    /// Decisions whose version is not kept any more, of which nothing can be taken back.
     pub unknown: u64,
     /// Decisions by the action that was decided and the one without the rule, the most frequent first.
     pub actions: Vec<(Action, Action, u64)>,
@@ -180,7 +180,7 @@ pub enum CorrectionFailure {
     /// Too many were made.
     #[error("{RECORDS_MAX} corrections are remembered, and none is forgotten: it would be done twice")]
     Full,
-    /// It was ended; what is done stays done, and the same order goes on.
+    /// The correction was ended; what is done stays done, and the same order goes on.
     #[error("the correction was ended: order it again, and it goes on where it ended")]
     Ended,
 }

@@ -97,15 +97,15 @@ pub struct BacktestsJson {
 pub struct BacktestReportJson {
     /// Decisions that were judged anew.
     pub rows: u64,
-    /// Those with another action.
+    /// Decisions with another action.
     pub changed: u64,
-    /// Those with another score.
+    /// Decisions with another score.
     pub rescored: u64,
     /// Decisions by action before and after, the most frequent first; those that keep theirs are there, too.
     pub actions: Vec<ActionChangeJson>,
     /// Decisions with a judgement.
     pub labelled: u64,
-    /// These by label, the most frequent first.
+    /// Judged decisions by label, the most frequent first.
     pub labels: Vec<LabelChangeJson>,
     /// The quality with which these were told apart.
     pub before: QualityJson,
@@ -147,7 +147,7 @@ pub struct LabelChangeJson {
     pub is_bad: Option<bool>,
     /// The number of decisions.
     pub rows: u64,
-    /// Those with another action.
+    /// Decisions with another action.
     pub changed: u64,
     /// Decisions by action before and after.
     pub actions: Vec<ActionChangeJson>,

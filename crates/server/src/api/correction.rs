@@ -1,4 +1,4 @@
-//! What a rule did, and taking it back, in JSON.
+//! The impact of a rule, and taking it back, in JSON.
 
 use std::collections::BTreeMap;
 
@@ -61,13 +61,13 @@ pub struct CorrectionJson {
 pub struct RuleImpactJson {
     /// Decisions for which it fired, enforced.
     pub hits: u64,
-    /// Those that it alone decided: without it the action would be another.
+    /// Decisions that it alone decided: without it the action would be another.
     pub alone: u64,
-    /// Those of which it cannot be told what the action would be without it, as facts were not logged.
+    /// Decisions of which it cannot be told what the action would be without it, as facts were not logged.
     pub untold: u64,
-    /// Those of which what it did was taken back before, and is not again.
+    /// Decisions of which what it did was taken back before, and is not again.
     pub corrected: u64,
-    /// Those whose version is not kept any more, of which nothing is taken back.
+    /// Decisions whose version is not kept any more, of which nothing is taken back.
     pub unknown: u64,
     /// Decisions by the action that was decided and the one without the rule.
     pub actions: Vec<WithoutRuleJson>,

@@ -1,4 +1,4 @@
-//! What a wrong rule did to past events, and taking it back: exactly, once, and nothing else.
+//! Corrections of a wrong rule: exact, once, and of nothing else.
 
 use std::fs;
 use std::thread::sleep;
@@ -78,7 +78,7 @@ fn decide(running: &Running, ip: &str, size: usize) -> Value {
     answer.json()
 }
 
-/// What is counted of an address in the last hour.
+/// The counts of an address in the last hour.
 fn counts(running: &Running, ip: &str) -> Value {
     let line = running.get(&format!("/v1/timeline?kind=ip&value={ip}")).json();
     line["windows"][0]["counts"].clone()

@@ -1,4 +1,4 @@
-//! What a rule did to past events, and taking it back.
+//! Routes of the impact of a rule on past events, and of taking it back.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
