@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use engine::backtest::{BacktestProgress, BacktestQuery, BacktestReport};
 use event::Time;
@@ -12,18 +11,12 @@ use parking_lot::Mutex;
 use plan::Pipeline;
 use tokio::sync::Semaphore;
 
-use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, NOT_FOUND, OVERLOADED, shown};
 
 /// Most jobs that are kept: those that ended first make room.
 const KEPT_MAX: usize = 16;
 /// Most jobs that wait or are at work.
 const PENDING_MAX: usize = 4;
-/// The longest time that a job is at work.
-const WORK_MAX: Duration = Duration::from_secs(15 * 60);
-/// The share of a block's time for which the thread rests after it, and the longest such rest.
-const REST_SHARE: u32 = 2;
-const REST_MAX: Duration = Duration::from_millis(50);
 
 /// The stage that a job has reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +68,7 @@ pub(crate) struct BacktestJob {
     pub(crate) order: BacktestOrder,
     pub(crate) begun: Time,
     pub(crate) progress: BacktestProgress,
-    is_cancelled: AtomicBool,
+    pub(crate) is_cancelled: AtomicBool,
     outcome: Mutex<BacktestOutcome>,
 }
 
@@ -95,20 +88,20 @@ impl BacktestJob {
         self.outcome.lock().clone()
     }
 
-    fn cancel(&self) {
+    pub(crate) fn cancel(&self) {
         self.is_cancelled.store(true, Ordering::Relaxed);
     }
 
-    fn enter(&self, stage: BacktestStage) {
+    pub(crate) fn enter(&self, stage: BacktestStage) {
         self.outcome.lock().stage = stage;
     }
 
-    fn hold(&self, report: BacktestReport, is_sample: bool, damaged: u64) {
+    pub(crate) fn hold(&self, report: BacktestReport, is_sample: bool, damaged: u64) {
         let mut outcome = self.outcome.lock();
         (outcome.report, outcome.is_sample, outcome.damaged) = (Some(Arc::new(report)), is_sample, damaged);
     }
 
-    fn end(&self, stage: BacktestStage, now: Time) {
+    pub(crate) fn end(&self, stage: BacktestStage, now: Time) {
         let mut outcome = self.outcome.lock();
         (outcome.stage, outcome.ended) = (stage, Some(now));
     }
@@ -120,7 +113,7 @@ pub(crate) struct BacktestJobs {
     /// The oldest first.
     jobs: Mutex<VecDeque<Arc<BacktestJob>>>,
     /// The place of the one that is at work.
-    place: Arc<Semaphore>,
+    pub(crate) place: Arc<Semaphore>,
 }
 
 impl Default for BacktestJobs {
@@ -158,7 +151,7 @@ impl BacktestJobs {
     }
 
     /// Takes a job in, if not too many wait.
-    fn enter(&self, order: BacktestOrder, now: Time) -> Result<Arc<BacktestJob>, HttpFailure> {
+    pub(crate) fn enter(&self, order: BacktestOrder, now: Time) -> Result<Arc<BacktestJob>, HttpFailure> {
         let mut jobs = self.jobs.lock();
         let is_pending = |job: &&Arc<BacktestJob>| job.outcome.lock().stage.is_pending();
         if jobs.iter().filter(is_pending).count() >= PENDING_MAX {
@@ -194,73 +187,5 @@ impl BacktestJobs {
         });
         jobs.push_back(Arc::clone(&job));
         Ok(job)
-    }
-}
-
-/// Begins a back-test.
-///
-/// # Errors
-/// If too many wait.
-pub(crate) fn begin(node: &Arc<Node>, order: BacktestOrder) -> Result<Arc<BacktestJob>, HttpFailure> {
-    let job = node.backtests.enter(order, node.now())?;
-    tokio::spawn(work(Arc::clone(node), Arc::clone(&job)));
-    Ok(job)
-}
-
-async fn work(node: Arc<Node>, job: Arc<BacktestJob>) {
-    let Ok(_place) = Arc::clone(&node.backtests.place).acquire_owned().await else { return };
-    if !job.outcome().stage.is_pending() {
-        return;
-    }
-    let (of, its) = (Arc::clone(&node), Arc::clone(&job));
-    let worked = tokio::task::spawn_blocking(move || judge(&of, &its)).await;
-    let stage =
-        worked.unwrap_or_else(|_| BacktestStage::Failed("it stopped by a mistake of the program".to_owned()));
-    if job.outcome().stage.is_pending() {
-        job.end(stage, node.now());
-    }
-}
-
-/// Judges the sample, then the whole.
-fn judge(node: &Node, job: &BacktestJob) -> BacktestStage {
-    let started = Instant::now();
-    let is_over =
-        || job.is_cancelled.load(Ordering::Relaxed) || node.is_stopping() || started.elapsed() > WORK_MAX;
-    let over = || match started.elapsed() > WORK_MAX {
-        true => BacktestStage::Failed("it took longer than 15 minutes: ask for a shorter time".to_owned()),
-        false => BacktestStage::Cancelled,
-    };
-    let failed = |error: engine::DecisionLookupError| BacktestStage::Failed(error.to_string());
-    let BacktestOrder { pipeline, query, .. } = &job.order;
-    job.enter(BacktestStage::Sampling);
-    let backtest = match node.engine.backtest_of(Arc::clone(pipeline), query.clone()) {
-        Ok(backtest) => backtest,
-        Err(error) => return failed(error),
-    };
-    match node.engine.backtest_sample(&backtest, job.begun, &is_over) {
-        Ok(Some(report)) => job.hold(report, true, 0),
-        Ok(None) => return over(),
-        Err(error) => return failed(error),
-    }
-    if job.order.is_sample_only {
-        return BacktestStage::Done;
-    }
-    if is_over() {
-        return over();
-    }
-    job.enter(BacktestStage::Running);
-    let last = std::cell::Cell::new(Instant::now());
-    let is_over_and_rest = || {
-        std::thread::sleep((last.get().elapsed() / REST_SHARE).min(REST_MAX));
-        last.set(Instant::now());
-        is_over()
-    };
-    match node.engine.backtest(&backtest, job.begun, &job.progress, &is_over_and_rest) {
-        Ok(Some((report, skipped))) => {
-            job.hold(report, false, skipped.bytes);
-            BacktestStage::Done
-        }
-        Ok(None) => over(),
-        Err(error) => failed(error),
     }
 }

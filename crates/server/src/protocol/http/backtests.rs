@@ -14,7 +14,8 @@ use sha2::{Digest, Sha256};
 use super::rules::RulesParams;
 use super::{JsonBody, QueryParams};
 use crate::api;
-use crate::core::backtests::{self, BacktestJob, BacktestOrder, BacktestStage};
+use crate::core::backtest_work;
+use crate::core::backtests::{BacktestJob, BacktestOrder, BacktestStage};
 use crate::core::grant::{RequestGrant, note};
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, INVALID_PARAMETER, ProblemResponses};
@@ -87,7 +88,7 @@ async fn begun(node: &Arc<Node>, request: api::BacktestRequest) -> Result<Arc<Ba
     };
     let by = RequestGrant::current().map_or_else(|| "local".to_owned(), |grant| grant.name().to_owned());
     let (text, is_sample_only) = (request.rules, request.sample_only);
-    backtests::begin(node, BacktestOrder { pipeline, query, text, from, to, by, is_sample_only })
+    backtest_work::begin(node, BacktestOrder { pipeline, query, text, from, to, by, is_sample_only })
 }
 
 /// The time that a request asks for.

@@ -14,7 +14,8 @@ use utoipa::IntoParams;
 use super::decisions::time;
 use super::{JsonBody, QueryParams};
 use crate::api;
-use crate::core::corrections::{self, CorrectionJob};
+use crate::core::correction_work;
+use crate::core::corrections::CorrectionJob;
 use crate::core::grant::{RequestGrant, note};
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, INVALID_PARAMETER, ProblemResponses, UNKNOWN_NAME};
@@ -96,7 +97,7 @@ pub(crate) async fn correct(
     note("from", order.from.to_string());
     note("to", order.to.to_string());
     let by = RequestGrant::current().map_or_else(|| "local".to_owned(), |grant| grant.name().to_owned());
-    corrections::begin(&node, order, by)?;
+    correction_work::begin(&node, order, by)?;
     Ok((StatusCode::ACCEPTED, progress(State(node)).await))
 }
 

@@ -1,0 +1,77 @@
+//! The work of a correction, and its proof in the audit log.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use access::audit::AuditEntry;
+use engine::{CorrectionFailure, CorrectionOrder, CorrectionProgress, RuleImpact};
+use tokio::time::sleep;
+
+use crate::core::corrections::CorrectionJob;
+use crate::core::node::Node;
+use crate::core::problem::HttpFailure;
+
+/// The actions of the audit log.
+const DONE: &str = "rules.correct.done";
+const FAILED: &str = "rules.correct.failed";
+/// The time after which an entry is tried again that the audit log does not take.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Begins a correction.
+///
+/// # Errors
+/// If another one is at work.
+pub(crate) fn begin(node: &Arc<Node>, order: CorrectionOrder, by: String) -> Result<(), HttpFailure> {
+    let progress = Arc::new(CorrectionProgress::default());
+    let begun = node.now();
+    let (of, its) = (order.clone(), Arc::clone(&progress));
+    node.corrections.enter(CorrectionJob { order: of, by: by.clone(), begun, progress: its, ended: None })?;
+    tokio::spawn(work(Arc::clone(node), order, by, progress));
+    Ok(())
+}
+
+async fn work(node: Arc<Node>, order: CorrectionOrder, by: String, progress: Arc<CorrectionProgress>) {
+    let (of, its, who, now) = (Arc::clone(&node), order.clone(), by.clone(), node.now());
+    let runtime = tokio::runtime::Handle::current();
+    let worked = tokio::task::spawn_blocking(move || {
+        let is_over = || of.is_stopping();
+        runtime.block_on(of.engine.correct(&its, (&who, now), None, &progress, &is_over))
+    });
+    let outcome = match worked.await {
+        Ok(Ok(Some(impact))) => Ok(Arc::new(impact)),
+        Ok(Ok(None)) => Err(format!("there is no pipeline `{}`", order.pipeline)),
+        Ok(Err(CorrectionFailure::Ended)) if node.is_stopping() => return,
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("it stopped by a mistake of the program".to_owned()),
+    };
+    prove(&node, &order, &by, &outcome).await;
+    node.corrections.end(node.now(), outcome);
+}
+
+/// Puts into the audit log what was taken back.
+async fn prove(node: &Node, order: &CorrectionOrder, by: &str, outcome: &Result<Arc<RuleImpact>, String>) {
+    let mut detail = BTreeMap::from([("pipeline", order.pipeline.clone()), ("rule", order.rule.clone())]);
+    match outcome {
+        Ok(impact) => detail.extend([
+            ("decisions", (impact.hits - impact.corrected).to_string()),
+            ("alone", impact.alone.to_string()),
+            ("counts", impact.counts.to_string()),
+            ("labels", impact.labels.to_string()),
+            ("bans", impact.bans.to_string()),
+        ]),
+        Err(why) => _ = detail.insert("why", why.clone()),
+    }
+    let is_done = outcome.is_ok();
+    let entry = AuditEntry {
+        time: node.now(),
+        by: by.to_owned(),
+        from: None,
+        action: if is_done { DONE } else { FAILED }.to_owned(),
+        status: if is_done { 200 } else { 500 },
+        detail: detail.into_iter().map(|(name, text)| (name.to_owned(), text)).collect(),
+    };
+    while node.audit.append(entry.clone()).await.is_err() && !node.is_stopping() {
+        sleep(AGAIN).await;
+    }
+}
