@@ -59,6 +59,8 @@ pub struct FileFollower {
     problems: BTreeMap<PathBuf, String>,
     polls: u32,
     is_first_scan: bool,
+    /// The streams under the paths when positions were last said to be known.
+    known: BTreeMap<String, String>,
 }
 
 /// A path, and the files to be read under it in turn: the last is the one that is there now.
@@ -83,6 +85,7 @@ impl FileFollower {
             problems: BTreeMap::new(),
             polls: 0,
             is_first_scan: true,
+            known: BTreeMap::new(),
         }
     }
 
@@ -95,6 +98,21 @@ impl FileFollower {
     /// The positions, as far as what was handed out is safe.
     pub fn positions(&self) -> &SourcePositions {
         &self.positions
+    }
+
+    /// Returns true if a file began since this was asked last. Its position is to be kept before its lines are decided: should
+    /// the file be rotated away before a crash, nobody else knows that it is to be read to its end.
+    pub fn has_begun(&mut self) -> bool {
+        let files = &self.positions.files;
+        let is_known = |(path, position): (&String, &FilePosition)| {
+            self.known.get(path).is_some_and(|stream| *stream == position.stream)
+        };
+        if files.iter().all(is_known) {
+            return false;
+        }
+        let streams = files.iter().map(|(path, position)| (path.clone(), position.stream.clone()));
+        self.known = streams.collect();
+        true
     }
 
     /// Files that cannot be read, with the reason.
@@ -327,7 +345,7 @@ impl FileFollower {
         let mut files = VecDeque::new();
         match (kept, &current) {
             (Some(kept), Some(file)) if file.has(&kept)? => {}
-            (Some(kept), _) if kept.offset > 0 => {
+            (Some(kept), _) if !kept.stream.is_empty() => {
                 files.extend(rotated(path, &kept, current.as_ref())?);
                 if files.is_empty() {
                     self.positions.files.remove(&key(path));
@@ -512,6 +530,19 @@ mod tests {
         of.check(&[]);
         of.append("a", "8\n");
         of.check(&["8"]);
+    }
+
+    #[test]
+    fn a_file_that_was_not_read_yet_is_known() {
+        let mut of = Followed::new(&["a"]);
+        of.append("a", "1\n");
+        assert!(of.follower.poll().is_some() && of.follower.has_begun() && !of.follower.has_begun());
+        of.append("a", "2\n");
+        of.rename("a", "a.1");
+        of.append("a", "3\n");
+        of.restart();
+        of.check(&["1", "2", "3"]);
+        assert!(of.follower.has_begun());
     }
 
     #[test]

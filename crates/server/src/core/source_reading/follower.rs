@@ -52,6 +52,12 @@ impl SourceTask {
         while !self.is_stopped() {
             let chunks = self.poll(&mut input);
             let is_idle = chunks.is_empty();
+            if let OpenInput::Files(files) = &mut input
+                && files.has_begun()
+            {
+                self.keeper.put(&self.status.plan.name, files.positions().clone());
+                self.runtime.block_on(self.keeper.keep(&self.node));
+            }
             for chunk in chunks {
                 let now = self.node.now();
                 let ReadChunk { events, head } = reader.read(&self.node, &self.status, &chunk, now);

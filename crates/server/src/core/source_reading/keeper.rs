@@ -23,7 +23,11 @@ struct KeptPositions {
 
 /// The keeper of positions.
 #[derive(Debug, Default)]
-pub(crate) struct PositionKeeper(Mutex<KeptPositions>);
+pub(crate) struct PositionKeeper {
+    kept: Mutex<KeptPositions>,
+    /// Held by who writes the file, so that older positions never replace newer ones. Requests do not take it.
+    writing: tokio::sync::Mutex<()>,
+}
 
 impl PositionKeeper {
     /// Reads what was kept. What is damaged is put aside and told; the sources are then read as new ones.
@@ -39,17 +43,20 @@ impl PositionKeeper {
             Err(error) => (BTreeMap::new(), Some(format!("positions of sources cannot be read: {error}"))),
         };
         node.engine.health().set(POSITIONS_CONDITION, Impact::Degraded, why);
-        PositionKeeper(Mutex::new(KeptPositions { all, ..KeptPositions::default() }))
+        PositionKeeper {
+            kept: Mutex::new(KeptPositions { all, ..KeptPositions::default() }),
+            ..PositionKeeper::default()
+        }
     }
 
     /// The positions of a source; `None` if it is new.
     pub(super) fn of(&self, source: &str) -> Option<SourcePositions> {
-        self.0.lock().all.get(source).cloned()
+        self.kept.lock().all.get(source).cloned()
     }
 
     /// Takes the positions of a source: what is before them is decided.
     pub(super) fn put(&self, source: &str, positions: SourcePositions) {
-        let mut kept = self.0.lock();
+        let mut kept = self.kept.lock();
         if kept.all.get(source) != Some(&positions) {
             kept.all.insert(source.to_owned(), positions);
             kept.changes += 1;
@@ -58,8 +65,9 @@ impl PositionKeeper {
 
     /// Writes the positions if they have changed, after all that was decided before is on disk.
     pub(crate) async fn keep(&self, node: &Arc<Node>) {
+        let _writing = self.writing.lock().await;
         let (changes, taken) = {
-            let kept = self.0.lock();
+            let kept = self.kept.lock();
             (kept.changes, (kept.changes != kept.written).then(|| serde_json::to_value(&kept.all)))
         };
         let Some(Ok(positions)) = taken else { return };
@@ -68,7 +76,7 @@ impl PositionKeeper {
             Err(error) => Err(error.to_string()),
         };
         if written.is_ok() {
-            self.0.lock().written = changes;
+            self.kept.lock().written = changes;
         }
         if node.engine.directory().is_some() {
             let fault = written.err().map(|why| format!("positions of sources cannot be kept: {why}"));

@@ -35,7 +35,7 @@ impl SourceSet {
         SourceSet { inboxes: inboxes.collect(), statuses }
     }
 
-    /// How each source is.
+    /// The state of each source.
     pub(crate) fn statuses(&self) -> &[Arc<SourceStatus>] {
         &self.statuses
     }

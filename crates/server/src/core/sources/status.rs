@@ -1,4 +1,4 @@
-//! How a source is: what was read of it, how far behind it is, and what is wrong.
+//! The state of a source: what was read of it, how far behind it is, and what is wrong.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 

@@ -338,6 +338,9 @@ impl Follower<'_> {
             }
             let is_idle = chunk.is_none();
             if let Some(chunk) = chunk {
+                if files.has_begun() {
+                    self.keep(position, &files, journal.as_ref())?;
+                }
                 let head = self.send_chunk(chunk)?;
                 files.commit(head);
                 unkept += 1;
