@@ -20,7 +20,6 @@ use server::api::{
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
 
-use crate::commands::enforce::StreamedChanges;
 use crate::exit::CommandError;
 use crate::input::messages::{EnvelopeOption, InputMessage};
 use crate::trust::TrustOptions;
@@ -313,11 +312,11 @@ impl ApiClient {
     }
 
     /// Returns the changes of the ban list since the program of this name last asked, and the server's time, to a second.
-    pub(crate) fn ban_changes(
+    pub(crate) fn ban_changes<T: DeserializeOwned>(
         &self,
         query: QueryPairs<'_>,
         agent: &str,
-    ) -> Result<(StreamedChanges, Option<Time>), CallError> {
+    ) -> Result<(T, Option<Time>), CallError> {
         let mut answer =
             self.exchange(Method::GET, "/v1/bans/stream", query, &[("user-agent", agent)], &[])?;
         let date = answer.headers().get("date").and_then(|date| date.to_str().ok());

@@ -15,11 +15,6 @@ use std::time::{Duration, Instant, SystemTime};
 use engine::BLOCK_LIST_ENTRIES_MAX;
 use plan::formats::block_list::{self, BadLines, BlockListEntry};
 use plan::{BlockListPlan, BlockListSource};
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
 use crate::core::blocking::blocking;
 use crate::core::node::Node;
@@ -34,43 +29,6 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 const BYTES_MAX: u64 = 512 << 20;
 /// Entries for which room is made at once.
 const ENTRIES: usize = 4096;
-
-/// A result of reading a list.
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct BlockListReadLabel {
-    list: String,
-    result: &'static str,
-}
-
-/// A list.
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct BlockListLabel {
-    list: String,
-}
-
-/// Counts of the block lists that were read.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct BlockListMetrics {
-    reads: Family<BlockListReadLabel, Counter>,
-    ranges: Family<BlockListLabel, Gauge>,
-}
-
-impl BlockListMetrics {
-    pub(crate) fn new(registry: &mut Registry) -> BlockListMetrics {
-        let metrics = BlockListMetrics::default();
-        registry.register(
-            "tollhouse_block_list_reads",
-            "Block lists that were read, by result: `ok`, `bad-lines` or `failed`",
-            metrics.reads.clone(),
-        );
-        registry.register(
-            "tollhouse_block_list_ranges",
-            "Ranges of addresses on a block list",
-            metrics.ranges.clone(),
-        );
-        metrics
-    }
-}
 
 /// A list's place as it was read last.
 struct ReadList {
@@ -131,8 +89,7 @@ async fn read(node: &Arc<Node>, list: &BlockListPlan) -> Duration {
     let refresh = Duration::from_micros(list.refresh.0.unsigned_abs());
     let (result, wait) = match done.await {
         Ok((ranges, bad)) => {
-            let label = BlockListLabel { list: list.name.to_string() };
-            node.block_lists.ranges.get_or_create(&label).set(i64::try_from(ranges).unwrap_or(i64::MAX));
+            node.block_lists.set_ranges(&list.name, ranges);
             for (line, why) in &bad.named {
                 tracing::warn!(list = %list.name, line, why, "a line of a block list is passed over");
             }
@@ -143,7 +100,7 @@ async fn read(node: &Arc<Node>, list: &BlockListPlan) -> Duration {
             ("failed", refresh.min(PAUSE))
         }
     };
-    node.block_lists.reads.get_or_create(&BlockListReadLabel { list: list.name.to_string(), result }).inc();
+    node.block_lists.count_read(&list.name, result);
     wait
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod auth_failures;
 pub(crate) mod backtest_work;
 pub(crate) mod backtests;
 pub(crate) mod block_list_feed;
+pub(crate) mod block_list_metrics;
 pub(crate) mod blocking;
 pub(crate) mod certificates;
 pub(crate) mod challenges;

@@ -23,7 +23,7 @@ use crate::core::anomaly_watch::AnomalyWatch;
 use crate::core::audit_trail::AuditTrail;
 use crate::core::auth_failures::AuthFailures;
 use crate::core::backtests::BacktestJobs;
-use crate::core::block_list_feed::BlockListMetrics;
+use crate::core::block_list_metrics::BlockListMetrics;
 use crate::core::clock::Clock;
 use crate::core::corrections::CorrectionJobs;
 use crate::core::descriptors::DescriptorBudget;

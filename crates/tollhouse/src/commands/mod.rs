@@ -10,7 +10,7 @@ mod completions;
 mod config;
 mod decisions;
 mod demo;
-pub(crate) mod enforce;
+mod enforce;
 mod erase;
 mod explain;
 mod export;

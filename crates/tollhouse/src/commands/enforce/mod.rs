@@ -29,8 +29,7 @@ use crate::trust::TrustOptions;
 use command::{CommandOptions, CommandTarget};
 use ipset::{IpsetOptions, IpsetTarget};
 use map_file::{MapFileOptions, MapFileTarget};
-pub(crate) use mirror::StreamedChanges;
-use mirror::{BanMirror, BannedNetwork, TargetChange};
+use mirror::{BanMirror, BannedNetwork, StreamedChanges, TargetChange};
 use nftables::{NftablesOptions, NftablesTarget};
 
 /// Clocks that differ by less are taken as the same: the server tells its time in whole seconds.
@@ -271,7 +270,7 @@ impl<T: EnforcementTarget> Enforcer<'_, T> {
         query.extend(is_startup.then_some(("startup", "true")));
         query.extend(options.label.as_deref().map(|label| ("label", label)));
         query.extend(options.pipeline.as_deref().map(|pipeline| ("pipeline", pipeline)));
-        let (changes, date) = self.client.ban_changes(&query, &self.agent)?;
+        let (changes, date): (StreamedChanges, _) = self.client.ban_changes(&query, &self.agent)?;
         if let Some(date) = date {
             let skew = date - now();
             if (skew.0 - self.skew.0).saturating_abs() > SKEW.0 {
