@@ -226,7 +226,7 @@ mod tests {
             panic!("{place}: {text}: there is no {name}")
         };
         // An ellipsis stands for words that are not known, and behind `--` is another program.
-        for word in words.take_while(|word| !["…", "--"].contains(word)) {
+        for word in words.take_while(|word| !["…", "--", "[--"].contains(word)) {
             if let Some(inner) = command.find_subcommand(word) {
                 command = inner;
             }
