@@ -42,6 +42,6 @@ impl Directory {
     pub fn write_source_positions(&self, positions: &Value) -> Result<(), DirectoryError> {
         let path = self.source_positions_path();
         let bytes = disk::seal(positions.to_string().as_bytes());
-        Ok(disk::replace(&path, &bytes).map_err(io_error(&path))?)
+        disk::replace(&path, &bytes).map_err(io_error(&path))
     }
 }

@@ -300,8 +300,14 @@ impl std::fmt::Display for Network {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Networks {
     v4: Box<[(u32, u32)]>,
+    /// Of many ranges of IPv4, the first that begins at each value of the upper 16 bits or behind: a search through millions would be
+    /// twenty waits for memory.
+    v4_places: Option<Box<[u32]>>,
     v6: Box<[(u128, u128)]>,
 }
+
+/// Ranges of IPv4 from which on they have places.
+const PLACES_FROM: usize = 4096;
 
 impl Networks {
     /// A set of networks, which may overlap. Sorts them.
@@ -313,15 +319,29 @@ impl Networks {
                 Network::V6(low, high) => v6.push((low, high)),
             }
         }
-        Networks { v4: joined(v4, |high| high.checked_add(1)), v6: joined(v6, |high| high.checked_add(1)) }
+        let v4 = joined(v4, |high| high.checked_add(1));
+        let place = |upper: u32| v4.partition_point(|(low, _)| (low >> 16) < upper) as u32;
+        let v4_places = (v4.len() >= PLACES_FROM).then(|| (0..=1 << 16).map(place).collect());
+        Networks { v4_places, v4, v6: joined(v6, |high| high.checked_add(1)) }
     }
 
     /// Returns whether an address lies in one of them, by binary search. IPv4 mapped into IPv6 is IPv4.
     pub fn contain(&self, ip: IpAddr) -> bool {
         match ip.to_canonical() {
-            IpAddr::V4(ip) => within(&self.v4, ip.to_bits()),
+            IpAddr::V4(ip) => self.contain_v4(ip.to_bits()),
             IpAddr::V6(ip) => within(&self.v6, ip.to_bits()),
         }
+    }
+
+    fn contain_v4(&self, address: u32) -> bool {
+        let upper = (address >> 16) as usize;
+        let places = self.v4_places.as_deref().and_then(|places| places.get(upper..upper + 2));
+        let Some(&[start, end]) = places else { return within(&self.v4, address) };
+        let (start, end) = (start as usize, end as usize);
+        let part = self.v4.get(start..end).unwrap_or_default();
+        // What begins before the part may reach into it.
+        let index = start + part.partition_point(|(low, _)| *low <= address);
+        index.checked_sub(1).and_then(|index| self.v4.get(index)).is_some_and(|(_, high)| address <= *high)
     }
 
     /// Returns true if a network has an address in it that is in one of them.
@@ -430,6 +450,34 @@ mod tests {
 
     fn set(kind: SetType, entries: &[&str]) -> Set {
         Set::new(kind, entries.iter().copied()).unwrap()
+    }
+
+    /// Many ranges are found by their places as few are by a search.
+    #[test]
+    fn many_networks_are_found_as_few_are() {
+        let all: Vec<Network> = (0..20_000u32)
+            .map(|at| {
+                let low = at.wrapping_mul(2_654_435_761);
+                Network::V4(low, low.saturating_add(at % 7 * 40_000))
+            })
+            .chain([
+                Network::V4(0, 9),
+                Network::V4(u32::MAX, u32::MAX),
+                Network::V4(0x0500_0000, 0x0700_1234),
+            ])
+            .collect();
+        let many = Networks::new(all.iter().copied());
+        assert!(many.v4_places.is_some());
+        let few = Networks { v4_places: None, ..many.clone() };
+        let ends = all.iter().flat_map(|network| match network {
+            Network::V4(low, high) => [low.wrapping_sub(1), *low, *high, high.wrapping_add(1)],
+            Network::V6(..) => [0; 4],
+        });
+        for address in ends {
+            let address = IpAddr::V4(address.into());
+            assert_eq!(many.contain(address), few.contain(address), "{address}");
+        }
+        assert!(!Networks::default().overlap(Network::V4(0, 9)));
     }
 
     #[test]

@@ -125,9 +125,8 @@ impl FollowedFile {
         for start in [before.saturating_sub(READ_BYTES as u64), 0] {
             let mut bytes = vec![0; READ_BYTES.min(usize::try_from(before - start).unwrap_or(READ_BYTES))];
             let length = read_fully(&self.file, &mut bytes, start)?;
-            let lines = bytes[..length].split_inclusive(|byte| *byte == b'\n');
-            let found =
-                lines.filter(|line| line.starts_with(b"#Fields:") && line.ends_with(b"\n")).next_back();
+            let mut lines = bytes[..length].split_inclusive(|byte| *byte == b'\n');
+            let found = lines.rfind(|line| line.starts_with(b"#Fields:") && line.ends_with(b"\n"));
             if let Some(found) = found.filter(|line| line.len() <= LINE_BYTES_MAX) {
                 return Ok(Some(String::from_utf8_lossy(found.trim_ascii_end()).into_owned()));
             }

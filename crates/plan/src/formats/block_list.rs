@@ -61,9 +61,8 @@ impl BlockListFormat {
 
     /// Returns the format that the first bytes of a list look like.
     pub fn detect(start: &[u8]) -> BlockListFormat {
-        let lines = start.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-        let first =
-            lines.into_iter().find(|line| !line.is_empty() && !line.starts_with(b"#")).unwrap_or_default();
+        let mut lines = start.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+        let first = lines.find(|line| !line.is_empty() && !line.starts_with(b"#")).unwrap_or_default();
         if first.starts_with(b"[") {
             BlockListFormat::CrowdsecJson
         } else if first.starts_with(b"{") {

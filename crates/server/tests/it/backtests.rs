@@ -165,7 +165,8 @@ fn what_cannot_be_tried_is_refused() {
         check_problem(&running.get("/v1/backtests/0"), 404, "not-found", "");
         check_problem(&running.ask("DELETE", "/v1/backtests/0", &[], b""), 404, "not-found", "");
         // What has ended is kept for a while, and cancelling it changes nothing.
-        let last = (0..20).map(|_| tried(running, &json!({"sample_only": true}))).last().unwrap();
+        let all: Vec<Value> = (0..20).map(|_| tried(running, &json!({"sample_only": true}))).collect();
+        let last = all.last().unwrap();
         let listed = running.get("/v1/backtests").json();
         assert_eq!(listed["backtests"].as_array().unwrap().len(), 16);
         assert_eq!(

@@ -143,7 +143,7 @@ fn ask(args: &BacktestArgs, client: &ApiClient) -> Result<Exit, CommandError> {
             .help("leave out --replay, --model and --journal, or work on the directory with --data"));
     }
     let mut out = Output::new(args.json.json);
-    let rules = args.rules.as_deref().map(|path| read_text(path)).transpose()?;
+    let rules = args.rules.as_deref().map(read_text).transpose()?;
     let begun = client.begin_backtest(&BacktestRequest {
         pipeline: args.pipeline.clone(),
         rules,

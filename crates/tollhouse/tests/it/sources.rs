@@ -197,7 +197,7 @@ fn streams_of_syslog_are_judged_whatever_their_framing() {
     counted.write_all(format!("{} {first}{} {second}", first.len(), second.len()).as_bytes()).unwrap();
     wait(&server, 4);
     // One that is too long, and bytes that are nothing, spoil no other.
-    lines.write_all(message(3)[20..].as_bytes()).unwrap();
+    lines.write_all(&message(3).as_bytes()[20..]).unwrap();
     lines.write_all(format!("\n{}\n", "x".repeat(200_000)).as_bytes()).unwrap();
     lines.write_all(&[b"\xff\x00 9 <\n".as_slice(), message(6).as_bytes(), b"\n"].concat()).unwrap();
     wait(&server, 6);

@@ -40,7 +40,7 @@ pub(super) struct SourceTask {
 /// The place that lines come from, as it is read.
 enum OpenInput {
     Files(Box<FileFollower>),
-    Journal(JournalFollower),
+    Journal(Box<JournalFollower>),
     Syslog(Receiver<SentLine>),
 }
 
@@ -122,7 +122,7 @@ impl SourceTask {
             }
             SourceInput::Journal(selection) => {
                 let cursor = kept.and_then(|kept| kept.cursor);
-                OpenInput::Journal(JournalFollower::new(selection.clone(), cursor))
+                OpenInput::Journal(Box::new(JournalFollower::new(selection.clone(), cursor)))
             }
             SourceInput::Syslog(_) => OpenInput::Syslog(self.node.sources.inbox(name)?.receiver()?),
         };

@@ -251,8 +251,8 @@ impl BanMirror {
 
     /// Returns true if a network lies in another one that is held.
     fn is_covered(&self, network: BannedNetwork) -> bool {
-        let shorter = self.lengths.range((network.is_v6, 0)..(network.is_v6, network.length));
-        shorter.into_iter().any(|((_, length), _)| self.held.contains_key(&network.cut(*length)))
+        let mut shorter = self.lengths.range((network.is_v6, 0)..(network.is_v6, network.length));
+        shorter.any(|((_, length), _)| self.held.contains_key(&network.cut(*length)))
     }
 }
 

@@ -49,7 +49,7 @@ fn escaped(text: &str) -> String {
 pub(super) fn page(name: &str, summary: &LogSummary, most: usize) -> String {
     let mut out = String::from(HEAD);
     // Writing to a text cannot fail.
-    let _ = write!(out, "<title>{0}</title></head><body><h1>{0}</h1>\n", escaped(name));
+    let _ = writeln!(out, "<title>{0}</title></head><body><h1>{0}</h1>", escaped(name));
     let RequestCounts { requests, failed, flagged, bytes } = &summary.all;
     let _ = write!(
         out,

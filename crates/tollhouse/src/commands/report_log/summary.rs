@@ -121,11 +121,8 @@ impl TopCounter {
     pub(crate) fn top(&self, most: usize, by: impl Fn(&RequestCounts) -> u64) -> Vec<TopEntry> {
         let mut all: Vec<_> = self.counts.iter().filter(|(_, counts)| by(counts) > 0).collect();
         all.sort_by(|(a, x), (b, y)| by(y).cmp(&by(x)).then_with(|| a.cmp(b)));
-        let entry = |(name, counts): (&Box<str>, &RequestCounts)| TopEntry {
-            name: name.to_string(),
-            counts: counts.clone(),
-        };
-        all.into_iter().take(most).map(entry).collect()
+        let all = all.into_iter().take(most);
+        all.map(|(name, counts)| TopEntry { name: name.to_string(), counts: counts.clone() }).collect()
     }
 }
 
@@ -205,15 +202,16 @@ impl FlaggedSources {
         let mut all: Vec<_> = self.sources.iter().collect();
         all.sort_by(|(a, x), (b, y)| y.events.cmp(&x.events).then_with(|| a.cmp(b)));
         let text = |time: Option<Time>| time.map(|time| time.to_string()).unwrap_or_default();
-        let source = |(address, record): (&Box<str>, &SourceRecord)| FlaggedSource {
+        let all = all.into_iter().take(most);
+        all.map(|(address, record)| FlaggedSource {
             address: address.to_string(),
             events: record.events,
             rules: record.rules.clone(),
             actions: record.actions.clone(),
             first: text(record.span.map(|(first, _)| first)),
             last: text(record.span.map(|(_, last)| last)),
-        };
-        all.into_iter().take(most).map(source).collect()
+        })
+        .collect()
     }
 }
 
