@@ -300,8 +300,8 @@ impl std::fmt::Display for Network {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Networks {
     v4: Box<[(u32, u32)]>,
-    /// Of many ranges of IPv4, the first that begins at each value of the upper 16 bits or behind: a search through millions would be
-    /// twenty waits for memory.
+    /// The index of many ranges of IPv4: the first that begins at each value of the upper 16 bits, or behind it. A search through
+    /// millions would wait for memory twenty times.
     v4_places: Option<Box<[u32]>>,
     v6: Box<[(u128, u128)]>,
 }

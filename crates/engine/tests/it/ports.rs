@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Ports of others: what is compared with, signed or asked beside.
-const OTHERS: [(&str, u16, &str); 13] = [
+const OTHERS: [(&str, u16, &str); 15] = [
     ("docs/guides/exim.md", 783, "a listener of `spamc`, as docs/guides/from-rspamd.md configures it"),
     ("docs/reference/cli.md", 11333, "Rspamd's own"),
     ("docs/reference/cli.md", 783, "spamd's own"),
@@ -17,6 +17,12 @@ const OTHERS: [(&str, u16, &str); 13] = [
     ("docs/guides/postfix.md", 11331, "OpenDKIM's own"),
     ("docs/reference/configuration.md", 5353, "a resolver's own"),
     ("docs/reference/configuration.md", 4318, "a collector's own"),
+    (
+        "docs/reference/configuration.md",
+        5514,
+        "a listener of syslog, as docs/guides/sources.md configures it",
+    ),
+    ("docs/guides/sources.md", 5514, "a source's own, for syslog"),
     ("docs/operating/telemetry.md", 4318, "a collector's own"),
     ("docs/operating/install.md", 8080, "the site in front of the container"),
 ];

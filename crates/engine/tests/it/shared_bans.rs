@@ -246,7 +246,7 @@ fn a_lift_that_has_ended_hides_no_later_ban() {
     }
 }
 
-/// What a failover has left of a ban may have ended.
+/// A ban that a failover has left in the list may have ended.
 #[test]
 fn a_lost_ban_is_told_again_beside_one_that_has_ended() {
     let (registers, nodes) = fleet(2);

@@ -15,7 +15,7 @@ use crate::core::blocking::blocking;
 
 /// The beginning of a session's secret, by which it is told from a token.
 const PREFIX: &str = "session_";
-/// Who has added the first person, in the audit log.
+/// The name in the audit log by which the first person was added.
 const FIRST_VISIT: &str = "first-visit";
 /// Passwords that are checked at once: each takes 19 MiB and a processor for some tens of milliseconds.
 const PLACES: usize = 2;

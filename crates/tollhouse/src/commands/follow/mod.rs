@@ -56,7 +56,7 @@ use crate::options::TargetServerOptions;
 Examples:
   tollhouse follow --server http://127.0.0.1:8377 --position at.json /var/log/nginx/access.log
   tollhouse follow --server http://127.0.0.1:8377 --position at.json '/var/log/nginx/*.log'
-  tollhouse follow --server http://127.0.0.1:8377 --pipeline sshd --position at.json --journald --unit ssh
+  tollhouse follow --server http://127.0.0.1:8377 --pipeline sshd --journald --unit ssh --position p
   some-program | tollhouse follow --server http://127.0.0.1:8377 -
   tollhouse follow --server http://127.0.0.1:8377 --position old.position --once access.log.1
   tollhouse follow --server http://127.0.0.1:8377 --pipeline sshd --position at /var/log/auth.log
