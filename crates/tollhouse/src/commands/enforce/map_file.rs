@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use disk::AtomicFile;
 use event::Time;
 
 use super::mirror::{BanMirror, TargetChange};
@@ -69,14 +70,11 @@ impl MapFileTarget {
     }
 
     fn write(&self, text: &str) -> std::io::Result<()> {
-        let path = &self.options.output;
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let mut file = tempfile::NamedTempFile::new_in(parent.unwrap_or(std::path::Path::new(".")))?;
-        file.write_all(text.as_bytes())?;
+        let mut draft = AtomicFile::of(&self.options.output)?;
+        draft.write_all(text.as_bytes())?;
         // The proxy reads it as somebody else.
-        file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
-        file.as_file().sync_all()?;
-        file.persist(path).map(drop).map_err(|error| error.error)
+        draft.file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
+        draft.commit().map(drop)
     }
 }
 
