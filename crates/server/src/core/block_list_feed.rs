@@ -1,7 +1,7 @@
 //! Block lists: read in the background from the files and URLs that the configuration names, and from nowhere else.
 //!
 //! ```text
-//! every second ─► due, or the file has changed? ─► read a line at a time ─► in force, or what was read before until it expires
+//! twice a second ─► due, or the file has changed? ─► read a line at a time ─► in force, or what was read before until it expires
 //! ```
 //!
 //! No request waits for it.
@@ -134,5 +134,39 @@ fn collect(reader: impl Read, list: &BlockListPlan) -> io::Result<(Vec<BlockList
     if limited.limit() == 0 {
         return Err(io::Error::other("the list is longer than 512 MiB"));
     }
+    // A page that says that something went wrong is no list, and lets nobody in.
+    if let (true, Some((line, why))) = (entries.is_empty(), bad.named.first()) {
+        return Err(io::Error::other(format!("no line of it is an entry, as line {line}: {why}")));
+    }
     Ok((entries, bad))
+}
+
+#[cfg(test)]
+mod tests {
+    use event::Span;
+
+    use super::*;
+
+    #[test]
+    fn a_page_that_is_no_list_takes_the_place_of_none() {
+        let list = BlockListPlan {
+            name: "published".into(),
+            source: BlockListSource::Url("http://127.0.0.1/".to_owned()),
+            format: None,
+            refresh: Span::hours(1),
+            expires: Span::hours(2),
+            action: None,
+        };
+        let check = |text: &str, expected: Option<usize>| {
+            let read = collect(text.as_bytes(), &list).ok().map(|(entries, _)| entries.len());
+            assert_eq!(read, expected, "{text:?}");
+        };
+        check("192.0.2.1\n198.51.100.0/24\n", Some(2));
+        check("192.0.2.1\n<p>\n", Some(1));
+        check("# nobody today\n", Some(0));
+        check("", Some(0));
+        for page in ["<!DOCTYPE html>\n<p>503</p>\n", "Too many requests\n"] {
+            check(page, None);
+        }
+    }
 }
