@@ -8,6 +8,7 @@
 //! All files are made by crate `disk`: readable by their owner alone. Nothing here reads the clock or knows a wire.
 
 pub mod audit;
+mod id_token;
 mod role;
 mod scope;
 mod sealed_file;
@@ -17,6 +18,7 @@ mod token;
 mod token_file;
 mod user;
 
+pub use id_token::{IdTokenClaims, IdTokenError, IdTokenPolicy, KeySet};
 pub use role::{Role, UnknownRole};
 pub use scope::{AccessScope, ScopeSet, UnknownScope};
 pub use sealed_file::{AccessFileError, FileStamp, SealedFile};

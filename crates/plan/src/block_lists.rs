@@ -8,7 +8,7 @@ use event::Span;
 use crate::config::{ConfigProblems, Document};
 use crate::entries;
 use crate::formats::block_list::BlockListFormat;
-use crate::signers::is_allowed;
+use crate::signers::is_protected_url;
 
 /// Most block lists.
 pub(crate) const LISTS_MAX: usize = 64;
@@ -54,7 +54,7 @@ pub(crate) fn compile(document: &Document, problems: &mut ConfigProblems) -> Vec
                 BlockListSource::File(main.join(file))
             }
             (None, Some(url)) => {
-                if !is_allowed(url) {
+                if !is_protected_url(url) {
                     let help =
                         "expected `https://...`, or `http://` with a loopback address such as 127.0.0.1"
                             .to_owned();

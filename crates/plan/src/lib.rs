@@ -15,6 +15,7 @@ mod envoy;
 mod failure_mode;
 pub mod formats;
 mod forward_auth;
+mod identity_provider;
 pub mod limit;
 mod limits;
 mod listener;
@@ -50,6 +51,7 @@ use config::{ConfigRecipe, ConfigView};
 pub use envoy::EnvoyPlan;
 pub use failure_mode::FailureMode;
 pub use forward_auth::{FORWARD_FIELDS, ForwardField, ForwardPlan, ForwardSource};
+pub use identity_provider::{IdentityProviderPlan, OIDC_RETURN_PATH};
 pub use listener::{
     BatchStreamPlan, ListenerPlan, MailEnforcement, MailFailureMode, MailPlan, MailReply, Protocol,
     ProtocolPlan, Replies, RespPlan,
@@ -88,7 +90,7 @@ pub use pipeline::{
 pub use reference::reference;
 pub use review::ReviewPlan;
 pub use saved_search::SavedSearch;
-pub use signers::{KeyDirectoryPlan, KeyDirectorySource};
+pub use signers::{KeyDirectoryPlan, KeyDirectorySource, is_protected_url};
 pub use source::{SourceInput, SourcePlan, SyslogPlan, SyslogTransport};
 pub use tls::{ClientCertificates, TlsPlan, TlsVersion};
 pub use token::TokenPlan;
@@ -126,6 +128,8 @@ pub struct Plan {
     pub key_directories: Vec<KeyDirectoryPlan>,
     /// Named tokens of clients.
     pub tokens: Vec<TokenPlan>,
+    /// The identity provider at which people log in to the console.
+    pub identity_provider: Option<Arc<IdentityProviderPlan>>,
     /// Searches in past decisions that the console offers.
     pub searches: Vec<SavedSearch>,
     /// The warnings about what is legal and suspicious in the configuration.
@@ -198,6 +202,7 @@ impl Plan {
         }
         let tokens = token::tokens(config.main(), &mut problems);
         let mut node = NodePlan::compile(config.main(), &tokens, &mut problems);
+        let identity_provider = identity_provider::compile(config.main(), &mut problems).map(Arc::new);
         let searches = saved_search::searches(config, &mut problems);
         let limits = limits::compile(config.main(), &mut numbers, &mut problems);
         let documents = config.documents().iter();
@@ -242,6 +247,7 @@ impl Plan {
             applications,
             key_directories,
             tokens,
+            identity_provider,
             searches,
             envoy,
             warnings,

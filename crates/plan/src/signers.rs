@@ -91,7 +91,7 @@ fn fetched(
     url: String,
     problems: &mut ConfigProblems,
 ) -> KeyDirectorySource {
-    if !is_allowed(&url) {
+    if !is_protected_url(&url) {
         let help =
             "expected `https://...`, or `http://` with a loopback address such as 127.0.0.1".to_owned();
         problems.add(view.origin("url"), format!("keys are not fetched from `{url}`"), Some(help));
@@ -109,8 +109,8 @@ fn fetched(
     }
 }
 
-/// Returns true if keys can be fetched without somebody on the way changing them.
-pub(crate) fn is_allowed(url: &str) -> bool {
+/// Returns true if nobody on the way can change what is fetched from a URL: it is encrypted, or of this machine.
+pub fn is_protected_url(url: &str) -> bool {
     let authority = |rest: &str| rest.split(['/', '?', '#']).next().unwrap_or_default().to_owned();
     if url.bytes().any(|byte| byte <= b' ' || byte >= 0x7F || byte == b'@') {
         return false;

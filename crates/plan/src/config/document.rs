@@ -141,6 +141,11 @@ impl Document {
         for (file, origin) in self.section("allow").iter().flat_map(|view| view.strings("files")) {
             named.read_text(allow_key(file), file, origin, LIST_BYTES_MAX);
         }
+        if let Some(view) = self.section("oidc")
+            && let Some(file) = view.str("authority")
+        {
+            named.read_text(PROVIDER_AUTHORITY.to_owned(), file, view.origin("authority"), LIST_BYTES_MAX);
+        }
         if let Some(view) = self.section("patterns") {
             for name in PATTERN_LISTS {
                 let Some(file) = view.str(name) else { continue };
@@ -326,6 +331,9 @@ pub(crate) fn key_directory_key(name: &str) -> String {
 pub(crate) fn key_authority_key(name: &str) -> String {
     format!("authorities/{name}")
 }
+
+/// The key of the authorities that vouch for the host of the identity provider.
+pub(crate) const PROVIDER_AUTHORITY: &str = "oidc/authority";
 
 /// The key among a document's lists of a file of phrases.
 pub(crate) fn list_key(set: &str, file: &str) -> String {

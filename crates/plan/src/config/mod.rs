@@ -24,8 +24,8 @@ use std::sync::Arc;
 pub use build_feature::{BuildFeature, MissingFeature};
 pub use document::Document;
 pub(crate) use document::{
-    PATTERN_LISTS, allow_key, key_authority_key, key_directory_key, list_key, pattern_list_key, robot_key,
-    table_key, template_key,
+    PATTERN_LISTS, PROVIDER_AUTHORITY, allow_key, key_authority_key, key_directory_key, list_key,
+    pattern_list_key, robot_key, table_key, template_key,
 };
 pub use endpoint::{Endpoint, EndpointError};
 pub use formatter::format;

@@ -21,6 +21,7 @@ mod impact;
 mod keys;
 mod learners;
 mod live;
+mod oidc;
 mod overview;
 mod preview;
 mod related_keys;
@@ -38,6 +39,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{get, post};
 
+use plan::OIDC_RETURN_PATH;
+
 use crate::core::node::Node;
 
 /// The pages of the console, all below [`crate::core::viewer::CONSOLE`].
@@ -46,6 +49,8 @@ pub(crate) fn pages() -> Router<Arc<Node>> {
         .route("/console/", get(overview::page))
         .route("/console/login", get(session::page).post(session::log_in))
         .route("/console/first", get(session::first_page).post(session::add_first))
+        .route("/console/oidc", get(oidc::begin))
+        .route(OIDC_RETURN_PATH, get(oidc::finish))
         .route("/console/logout", post(session::log_out))
         .route("/console/static/{version}/{name}", get(assets::file))
         .route("/console/find", get(keys::find))

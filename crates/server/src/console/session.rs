@@ -10,7 +10,9 @@ use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::format::url;
 use super::frame::{ConsoleSection, PageFrame, redirect};
+use super::oidc;
 use super::texts::t;
 use super::visit::{ConsoleForm, PageFailure, form_body, next_page, read};
 use crate::core::blocking::blocking;
@@ -85,6 +87,8 @@ pub(super) async fn page(
 
 fn form(node: &Node, next: &str, wrong: Option<WrongLogin>, is_from_elsewhere: bool) -> Response {
     let has_people = node.people.has_users();
+    let provider =
+        node.engine.plan().identity_provider.as_ref().map(|plan| oidc::host(&plan.issuer).to_owned());
     let is_wrong = |of: WrongLogin| (wrong == Some(of)).then_some("true");
     let content = html! {
         div.login {
@@ -98,7 +102,10 @@ fn form(node: &Node, next: &str, wrong: Option<WrongLogin>, is_from_elsewhere: b
                     button.primary type="submit" { (t("login.submit")) }
                 }
             }
-            details open[!has_people || wrong == Some(WrongLogin::Token)] {
+            @if let Some(provider) = &provider {
+                p { a.button href=(url("/console/oidc", &[("next", next)])) { (t("login.at").replace("{provider}", provider)) } }
+            }
+            details open[!has_people && provider.is_none() || wrong == Some(WrongLogin::Token)] {
                 summary { (t("login.by_token")) }
                 form method="post" action="/console/login" {
                     @if wrong == Some(WrongLogin::Token) { p.error role="alert" { (t("login.wrong")) } }
@@ -131,7 +138,7 @@ fn field(
 }
 
 /// A page for who has yet to log in.
-fn login_page(title: &'static str, content: &Markup, status: StatusCode) -> Response {
+pub(super) fn login_page(title: &'static str, content: &Markup, status: StatusCode) -> Response {
     let frame =
         PageFrame { title: t(title).to_owned(), section: ConsoleSection::None, viewer: None, uri: None };
     let mut response = frame.page(content);
@@ -204,7 +211,7 @@ fn begin(
 }
 
 /// Ends the session that a request's cookie names, and the person's own with it.
-fn end(node: &Node, headers: &HeaderMap) {
+pub(super) fn end(node: &Node, headers: &HeaderMap) {
     let shown = node.viewers.end(headers);
     if let Some(session) = shown.and_then(|shown| node.people.find(&shown, node.now())) {
         node.people.end(&session.id);
@@ -277,7 +284,7 @@ pub(super) async fn add_first(
     Ok(begun.unwrap_or_else(|| redirect("/console/login")))
 }
 
-fn peer(request: &Request) -> Option<IpAddr> {
+pub(super) fn peer(request: &Request) -> Option<IpAddr> {
     request.extensions().get::<PeerAddress>().map(|peer| peer.0)
 }
 
@@ -292,8 +299,10 @@ pub(super) async fn log_out(headers: HeaderMap, form: ConsoleForm<EmptyForm>) ->
 }
 
 /// Returns whether the browser's connection is encrypted: here, or as far as its proxy says.
-fn is_secure(node: &Node, headers: &HeaderMap) -> bool {
+pub(super) fn is_secure(node: &Node, headers: &HeaderMap) -> bool {
+    let plan = node.engine.plan();
     node.plan().tls.is_some()
+        || plan.identity_provider.as_ref().is_some_and(|provider| provider.is_secure())
         || headers
             .get("x-forwarded-proto")
             .is_some_and(|scheme| scheme.as_bytes().eq_ignore_ascii_case(b"https"))

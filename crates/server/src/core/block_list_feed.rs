@@ -17,6 +17,7 @@ use plan::formats::block_list::{self, BadLines, BlockListEntry};
 use plan::{BlockListPlan, BlockListSource};
 
 use crate::core::blocking::blocking;
+use crate::core::http_client::http_client;
 use crate::core::node::Node;
 
 /// The interval at which it is looked which lists are due.
@@ -108,16 +109,7 @@ fn entries(list: &BlockListPlan) -> io::Result<(Vec<BlockListEntry>, BadLines)> 
     match &list.source {
         BlockListSource::File(path) => collect(File::open(path)?, list),
         BlockListSource::Url(url) => {
-            let agent: ureq::Agent = ureq::Agent::config_builder()
-                .timeout_global(Some(TIMEOUT))
-                .max_redirects(0)
-                .max_redirects_will_error(true)
-                .max_response_header_size(16 << 10)
-                .proxy(None)
-                .user_agent(concat!("tollhouse/", env!("CARGO_PKG_VERSION")))
-                .build()
-                .into();
-            let mut answer = agent.get(url).call().map_err(io::Error::other)?;
+            let mut answer = http_client(None, TIMEOUT, false).get(url).call().map_err(io::Error::other)?;
             collect(answer.body_mut().with_config().limit(BYTES_MAX + 1).reader(), list)
         }
     }

@@ -18,9 +18,9 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
-use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::core::blocking::blocking;
+use crate::core::http_client::http_client;
 
 /// The interval at which it is looked which directories are due.
 pub(crate) const LOOK: Duration = Duration::from_millis(250);
@@ -133,26 +133,7 @@ impl KeyCache {
 
 /// Fetches a directory from a host that public authorities vouch for, or those of a configuration.
 fn fetch(url: &str, authority: Option<&str>) -> Result<KeyDirectory, String> {
-    let roots = match authority {
-        None => RootCerts::WebPki,
-        Some(pem) => {
-            let items = parse_pem(pem.as_bytes()).filter_map(|item| match item.ok()? {
-                PemItem::Certificate(certificate) => Some(certificate),
-                _ => None,
-            });
-            RootCerts::new_with_certs(&items.collect::<Vec<_>>())
-        }
-    };
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .tls_config(TlsConfig::builder().root_certs(roots).build())
-        .timeout_global(Some(TIMEOUT))
-        .max_redirects(0)
-        .max_redirects_will_error(true)
-        .max_response_header_size(16 << 10)
-        .proxy(None)
-        .user_agent(concat!("tollhouse/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .into();
+    let agent = http_client(authority, TIMEOUT, false);
     let mut answer = agent.get(url).call().map_err(|error| error.to_string())?;
     let body = answer.body_mut().with_config().limit(DIRECTORY_BYTES_MAX as u64);
     let bytes = body.read_to_vec().map_err(|error| error.to_string())?;

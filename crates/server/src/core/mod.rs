@@ -26,6 +26,8 @@ pub mod framing;
 pub(crate) mod grant;
 #[cfg(feature = "grpc")]
 pub(crate) mod grpc;
+pub(crate) mod http_client;
+pub(crate) mod identity_provider;
 pub(crate) mod inherited_sockets;
 pub(crate) mod key_cache;
 pub(crate) mod listener;

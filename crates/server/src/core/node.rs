@@ -32,6 +32,7 @@ use crate::core::first_visit::FirstVisit;
 use crate::core::grant::RequestGrant;
 #[cfg(feature = "grpc")]
 use crate::core::grpc::GrpcResources;
+use crate::core::identity_provider::IdentityProvider;
 use crate::core::key_cache::KeyCache;
 use crate::core::load_shedding::{LoadShedder, Refusal};
 use crate::core::lookups::MessageLookups;
@@ -124,6 +125,7 @@ pub(crate) struct Node {
     pub(crate) viewers: ViewerSessions,
     /// The link by which the first person is added.
     pub(crate) first_visit: FirstVisit,
+    pub(crate) identity_provider: IdentityProvider,
     /// The sender of spans and metrics, if there is a collector.
     pub(crate) telemetry: Option<Telemetry>,
     /// The erasure that is at work.
@@ -205,6 +207,7 @@ impl Node {
             audit,
             viewers: ViewerSessions::default(),
             first_visit: FirstVisit::default(),
+            identity_provider: IdentityProvider::default(),
             telemetry: engine
                 .plan()
                 .node
@@ -345,7 +348,10 @@ impl Node {
 
     /// Makes the key of the link for the first visit, where nobody could log in otherwise.
     pub(crate) fn offer_first_visit(&self) -> Option<String> {
-        let nobody = self.wants_token() && self.tokens.is_empty() && !self.people.has_users();
+        let nobody = self.wants_token()
+            && self.tokens.is_empty()
+            && !self.people.has_users()
+            && self.engine.plan().identity_provider.is_none();
         if nobody && self.engine.directory().is_some() { self.first_visit.offer(self.now()) } else { None }
     }
 

@@ -103,7 +103,7 @@ impl TokenAuthority {
             let grant = TokenGrant::new(format!("server.tokens.{number}"), server.token_scopes, Vec::new());
             table.add(TokenDigest::of(token.as_bytes()), None, &Arc::new(grant));
         }
-        if !table.is_empty() {
+        if !table.is_empty() || plan.identity_provider.is_some() {
             self.is_asking.store(true, Ordering::Relaxed);
         }
         let mut current = self.table.write();

@@ -141,7 +141,7 @@ impl ViewerSessions {
         now: Time,
         find: impl FnOnce(&[u8]) -> Option<Arc<TokenGrant>>,
     ) -> Option<Viewer> {
-        let id = digest(cookie(headers)?);
+        let id = digest(cookie(headers, COOKIE)?);
         let mut sessions = self.sessions.lock();
         let session = sessions.get_mut(&id)?;
         if !session.holds(now) {
@@ -167,7 +167,7 @@ impl ViewerSessions {
 
     /// Ends the session that a request's cookie names, and returns what was shown for it.
     pub(crate) fn end(&self, headers: &HeaderMap) -> Option<Vec<u8>> {
-        let ended = self.sessions.lock().remove(&digest(cookie(headers)?));
+        let ended = self.sessions.lock().remove(&digest(cookie(headers, COOKIE)?));
         ended.map(|session| session.token)
     }
 
@@ -188,11 +188,11 @@ fn digest(cookie: &str) -> [u8; 32] {
     Sha256::digest(cookie).into()
 }
 
-/// The session's cookie of a request. One that stands there twice is none: another host of the domain may have set one.
-fn cookie(headers: &HeaderMap) -> Option<&str> {
+/// A cookie of a request. One that stands there twice is none: another host of the domain may have set one.
+pub(crate) fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
     let pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let mut own = pairs.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value);
+    let mut own = pairs.filter(|(own, _)| *own == name).map(|(_, value)| value);
     own.next().filter(|_| own.next().is_none())
 }
 

@@ -29,6 +29,7 @@ mod milter;
 mod name_server;
 mod node;
 mod npm;
+mod oidc;
 mod openapi;
 mod overload;
 mod policy;

@@ -165,6 +165,72 @@ pub(super) const TOKEN: Section = Section {
     ],
 };
 
+pub(super) const OIDC: Section = Section {
+    name: "oidc",
+    form: SectionForm::Table,
+    node: true,
+    doc: "Login to the console at an identity provider, by OpenID Connect: Keycloak, Authentik, Dex, Entra, Okta, Google and the like. Requests need a token or a session then. See [access.md](../operating/access.md#login-by-openid-connect).",
+    settings: &[
+        setting(
+            "issuer",
+            SettingType::Text,
+            None,
+            "The provider, as it names itself: the URL below which `/.well-known/openid-configuration` lies. `https://`, or `http://` on loopback",
+        ),
+        setting("client_id", SettingType::Text, None, "The name that this server has there"),
+        setting(
+            "client_secret",
+            SettingType::Secret(1),
+            None,
+            "The secret that it has there, if it has one. PKCE is used in any case",
+        ),
+        setting(
+            "console",
+            SettingType::Text,
+            None,
+            "The URL at which browsers reach this server, such as `https://tollhouse.example.org`. The provider must know `…/console/oidc/return` as a redirect URI",
+        ),
+        setting(
+            "scopes",
+            SettingType::List(&SettingType::Text),
+            Some("[\"profile\", \"email\"]"),
+            "What the provider is asked for beside `openid`",
+        ),
+        setting(
+            "name_claim",
+            SettingType::Text,
+            Some("\"preferred_username\""),
+            "The claim that names the person in the audit log, with `oidc:` before it",
+        ),
+        setting(
+            "role_claim",
+            SettingType::Text,
+            Some("\"groups\""),
+            "The claim, a text or a list, that gives the role",
+        ),
+        setting(
+            "viewer",
+            SettingType::List(&SettingType::Text),
+            Some("[]"),
+            "Values of that claim that make a viewer. Somebody with several roles has the highest, and somebody without one may not log in",
+        ),
+        setting("reviewer", SettingType::List(&SettingType::Text), Some("[]"), "Values that make a reviewer"),
+        setting("editor", SettingType::List(&SettingType::Text), Some("[]"), "Values that make an editor"),
+        setting(
+            "administrator",
+            SettingType::List(&SettingType::Text),
+            Some("[]"),
+            "Values that make an administrator",
+        ),
+        setting(
+            "authority",
+            SettingType::Text,
+            None,
+            "File of certificates in PEM of those who vouch for the provider's host, instead of public authorities",
+        ),
+    ],
+};
+
 pub(super) const SEARCH: Section = Section {
     name: "search",
     form: SectionForm::List("name"),

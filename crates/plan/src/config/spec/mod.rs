@@ -204,6 +204,7 @@ pub(super) static SECTIONS: &[Section] = &[
     node::DNS,
     listeners::SERVER,
     listeners::TOKEN,
+    listeners::OIDC,
     listeners::SEARCH,
     listeners::AUDIT,
     listeners::TELEMETRY,
@@ -226,7 +227,7 @@ pub(super) fn identity(section_name: &str) -> Option<&'static str> {
 }
 
 /// Sections that do something only where somebody has written them, if only their name.
-const NOTHING_BY_DEFAULT: [&str; 4] = ["challenge", "form", "bait", "log"];
+const NOTHING_BY_DEFAULT: [&str; 5] = ["challenge", "form", "bait", "log", "oidc"];
 
 impl Section {
     /// Returns true if the section does nothing unless somebody has written it: its defaults alone are not kept.

@@ -68,17 +68,22 @@ pub(crate) async fn begin_for(
         node.wrong_token(HTTP, client).await;
         return Ok(None);
     };
+    note_begun(node, &session).await?;
+    Ok(Some((secret, session)))
+}
+
+/// Notes in the audit log that a session has begun.
+pub(crate) async fn note_begun(node: &Node, session: &Session) -> Result<(), HttpFailure> {
     let detail = [("session", session.id.clone()), ("role", session.role.to_string())];
     let entry = AuditEntry {
         time: node.now(),
         by: session.user.clone(),
-        from,
+        from: session.from.clone(),
         action: "session.begin".to_owned(),
         status: StatusCode::CREATED.as_u16(),
         detail: detail.map(|(name, text)| (name.to_owned(), text)).into(),
     };
-    node.audit.append(entry).await?;
-    Ok(Some((secret, session)))
+    node.audit.append(entry).await
 }
 
 /// The sessions that hold.
