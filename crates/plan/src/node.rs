@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use access::ScopeSet;
 use event::Span;
+use judge::{Network, Networks};
 use stats::Durability;
 
 use crate::cluster::ClusterPlan;
@@ -57,8 +58,10 @@ pub struct TelemetryPlan {
     pub endpoint: String,
     /// The value of `Authorization`.
     pub authorization: Option<String>,
-    /// The share of requests that are traced, of those whose caller has no trace.
+    /// The share of requests that are traced, of those whose caller has no trace that counts.
     pub sample: f64,
+    /// The networks of callers whose traces count without a token.
+    pub trusted: Networks,
     /// The interval at which metrics are sent; `None` for never.
     pub metrics: Option<Span>,
 }
@@ -86,6 +89,11 @@ impl TelemetryPlan {
             endpoint: endpoint.to_owned(),
             authorization: view.str("authorization").map(str::to_owned),
             sample,
+            trusted: Networks::new(
+                view.strings("trusted")
+                    .into_iter()
+                    .filter_map(|(network, _)| network.parse::<Network>().ok()),
+            ),
             metrics: view.span("metrics"),
         })
     }

@@ -25,9 +25,9 @@ use event::{Event, Time, Value};
 use stats::{Durability, LedgerError, ObserveRequest};
 
 use crate::metrics::label;
-use crate::pipeline::PendingEffects;
 use crate::pipeline::observe::{self, ObservedBatch};
 use crate::pipeline::score;
+use crate::pipeline::{DecisionStage, NoWatcher, PendingEffects, StageWatcher};
 use crate::{Decision, Engine, PreparedEvent};
 use answer::BatchAnswerBuilder;
 pub use answer::{AnswerCells, AnswerColumn, BatchAnswer};
@@ -159,14 +159,24 @@ impl Engine {
     /// Counts, judges and logs events as [`Engine::decide`] does, and answers for each row the decision and what is then
     /// known of its keys: what hangs on verdicts is not in it.
     pub async fn decide_batch(&self, batch: PreparedBatch<'_>) -> (Vec<Decision>, BatchAnswer) {
+        self.decide_batch_watched(batch, &NoWatcher).await
+    }
+
+    /// Decides as [`Engine::decide_batch`] does, and tells somebody when stages begin and end: of columns once for each part.
+    pub async fn decide_batch_watched(
+        &self,
+        batch: PreparedBatch<'_>,
+        watcher: &dyn StageWatcher,
+    ) -> (Vec<Decision>, BatchAnswer) {
         let PreparedBatch { pipeline, batch, arrival, events } = batch;
         let keyed = match events {
             BatchEvents::Columns(keyed) => keyed,
             BatchEvents::Rows(prepared) => {
-                let mut observed = self.observe_all(prepared).await;
+                watcher.begins(DecisionStage::Observe);
+                let observed = self.observe_all(prepared).await;
                 let answer = answer::of_observed(pipeline, &observed);
-                score::score(&mut observed);
-                return (self.conclude(observed).await, answer);
+                watcher.ends(DecisionStage::Observe);
+                return (self.conclude_watched(observed, watcher).await, answer);
             }
         };
         self.count_keyed(&keyed, arrival);
@@ -181,13 +191,21 @@ impl Engine {
         while row < batch.rows {
             let rows = row..batch.rows.min(row + at_once);
             row = rows.end;
+            watcher.begins(DecisionStage::Observe);
             let mut observed = self.observe_all(keyed.prepared(batch, rows, &self.secret)).await;
             answers.add_observed(&observed);
+            watcher.ends(DecisionStage::Observe);
+            watcher.begins(DecisionStage::Judge);
             score::score(&mut observed);
             let verdicts = self.judge_all(&observed, &mut due);
+            watcher.ends(DecisionStage::Judge);
+            watcher.begins(DecisionStage::Journal);
             decisions.extend(self.log(observed, verdicts).await);
+            watcher.ends(DecisionStage::Journal);
         }
+        watcher.begins(DecisionStage::Settle);
         self.carry_out(due).await;
+        watcher.ends(DecisionStage::Settle);
         (decisions, answers.finish())
     }
 

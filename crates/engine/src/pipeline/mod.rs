@@ -144,8 +144,17 @@ impl Engine {
         watcher: &dyn StageWatcher,
     ) -> Vec<Decision> {
         watcher.begins(DecisionStage::Observe);
-        let mut observed = self.observe_all(prepared).await;
+        let observed = self.observe_all(prepared).await;
         watcher.ends(DecisionStage::Observe);
+        self.conclude_watched(observed, watcher).await
+    }
+
+    /// Scores events and does the rest of the stages, and tells somebody when they begin and end.
+    pub(crate) async fn conclude_watched(
+        &self,
+        mut observed: ObservedBatch,
+        watcher: &dyn StageWatcher,
+    ) -> Vec<Decision> {
         watcher.begins(DecisionStage::Judge);
         score::score(&mut observed);
         let mut due = PendingEffects::default();
@@ -454,6 +463,15 @@ pub trait StageWatcher: Send + Sync {
 
     /// Hears that a stage is at its end.
     fn ends(&self, stage: DecisionStage);
+}
+
+/// Nobody, where nobody watches.
+pub(crate) struct NoWatcher;
+
+impl StageWatcher for NoWatcher {
+    fn begins(&self, _: DecisionStage) {}
+
+    fn ends(&self, _: DecisionStage) {}
 }
 
 /// The effects that verdicts ask for, to be done once all events of a batch are judged.

@@ -11,6 +11,7 @@ use crate::core::auth_failures::LogThrottle;
 use crate::core::deadline::{Deadline, Late, NoAnswerReason};
 use crate::core::node::Node;
 use crate::core::shares::{Caller, Share};
+use crate::core::telemetry::RequestTrace;
 
 /// The node, and the settings of a listener.
 #[derive(Debug)]
@@ -89,7 +90,12 @@ impl<S> ListenerContext<S> {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, DecisionFailure> {
-        self.deadline().run(work).await.map_err(|unanswered| match unanswered {
+        // The task has the trace of who waits for it.
+        let done = match RequestTrace::current() {
+            None => self.deadline().run(work).await,
+            Some(trace) => self.deadline().run(RequestTrace::bound(Some(trace), work)).await,
+        };
+        done.map_err(|unanswered| match unanswered {
             NoAnswerReason::Late => DecisionFailure::Slow,
             NoAnswerReason::Panicked => {
                 self.node.metrics.panics.inc();

@@ -46,7 +46,7 @@ use crate::core::sessions::SessionAuthority;
 use crate::core::shares::{Caller, Share, Shares};
 use crate::core::signature_metrics::SignatureMetrics;
 use crate::core::sources::SourceSet;
-use crate::core::telemetry::{RequestTrace, Telemetry};
+use crate::core::telemetry::{RequestTrace, Telemetry, TraceParent};
 use crate::core::tls::TlsMetrics;
 use crate::core::tokens::{TokenAuthority, bearer};
 use crate::core::traffic::TrafficHistory;
@@ -230,6 +230,20 @@ impl Node {
             engine,
             clock,
         }
+    }
+
+    /// Begins the trace of what came in at this moment, if it is sampled. The caller's own trace, in its header fields, counts
+    /// for who `is_known`, by a token or as this host where no token is asked for, and for configured networks.
+    pub(crate) fn begin_trace(
+        &self,
+        started: Instant,
+        headers: Option<&HeaderMap>,
+        is_known: bool,
+        peer: Option<IpAddr>,
+    ) -> Option<Arc<RequestTrace>> {
+        let telemetry = self.telemetry.as_ref()?;
+        let counts = headers.filter(|_| is_known || telemetry.is_trusted(peer));
+        telemetry.begin(started, counts.and_then(TraceParent::of), || self.now())
     }
 
     /// Decides on events, with a span for each stage if the request is traced.

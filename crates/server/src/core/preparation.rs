@@ -14,7 +14,7 @@ use crate::core::reading_pool;
 use crate::core::telemetry::RequestTrace;
 
 /// The names of the spans of what is done here.
-const READ: &str = "read";
+pub(crate) const READ: &str = "read";
 const KEYS: &str = "keys";
 
 /// An event that a request brought.

@@ -5,10 +5,11 @@ mod columns;
 
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::body::Bytes;
-use engine::Decision;
 use engine::batch::{AnswerCells, AnswerColumn, BatchAnswer, EventBatch, PreparedBatch};
+use engine::{Decision, DecisionStage, StageWatcher};
 use event::Time;
 use plan::Pipeline;
 use serde_json::{Map, Value, json};
@@ -16,10 +17,12 @@ use tokio::runtime::Handle;
 
 use crate::core::deadline::Late;
 use crate::core::node::Node;
+use crate::core::preparation::READ;
 #[cfg(not(feature = "arrow"))]
 use crate::core::problem::UNSUPPORTED_TYPE;
 use crate::core::problem::{HttpFailure, INVALID_BODY, TOO_LARGE};
 use crate::core::reading_pool::PooledReading;
+use crate::core::telemetry::RequestTrace;
 use crate::protocol::input::{BodyFormat, DurabilityParam, EventMetadata};
 
 /// The operation on a batch.
@@ -27,6 +30,17 @@ use crate::protocol::input::{BodyFormat, DurabilityParam, EventMetadata};
 pub(crate) enum BatchOperation {
     Observe,
     Decide,
+}
+
+impl BatchOperation {
+    /// Its name as a method of gRPC.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            BatchOperation::Observe => "Observe",
+            BatchOperation::Decide => "Decide",
+        }
+    }
 }
 
 /// A batch as it came.
@@ -48,11 +62,13 @@ pub(crate) async fn work_on(node: &Arc<Node>, batch: IncomingBatch) -> Result<Ve
     // Whoever waits half of the time that there is gets an answer before the other half is over.
     let place = node.batches.enter(node.timeout() / 2).await?;
     let (at, runtime, bytes) = (Arc::clone(node), Handle::current(), batch.body.len());
+    let trace = RequestTrace::current();
     let work = move |reading: PooledReading| {
         let _place = place;
         let IncomingBatch { pipeline, form, id, body, asked, durability } = batch;
         let (id, arrival) = (id.as_deref(), at.now());
-        let work = BatchTask { node: &at, pipeline: &pipeline, id, arrival, asked, durability, runtime };
+        let work =
+            BatchTask { node: &at, pipeline: &pipeline, id, arrival, asked, durability, runtime, trace };
         match form {
             #[cfg(feature = "arrow")]
             BodyFormat::Arrow => work.columns(body, reading),
@@ -80,6 +96,8 @@ struct BatchTask<'a> {
     asked: BatchOperation,
     durability: Option<DurabilityParam>,
     runtime: Handle,
+    /// The trace of its request, if it is traced.
+    trace: Option<Arc<RequestTrace>>,
 }
 
 impl BatchTask<'_> {
@@ -99,17 +117,28 @@ impl BatchTask<'_> {
         let prepare = |batch| {
             engine.prepare_batch(self.pipeline, batch, self.arrival, &reading.cancellation).ok_or(Late)
         };
+        let begun = self.trace.as_ref().map(|_| Instant::now());
         let prepared: Vec<PreparedBatch<'_>> = batches.iter().map(prepare).collect::<Result<_, Late>>()?;
+        self.trace.iter().zip(begun).for_each(|(trace, begun)| trace.stage(READ, begun));
         reading.end()?;
         prepared.into_iter().map(|batch| self.runtime.block_on(self.count(batch))).collect()
     }
 
     async fn count(&self, batch: PreparedBatch<'_>) -> Result<BatchOutcome, HttpFailure> {
         let engine = &self.node.engine;
-        let (decisions, answer) = match self.asked {
-            BatchOperation::Observe => (None, engine.observe_batch(batch).await?),
-            BatchOperation::Decide => {
-                let (decisions, answer) = engine.decide_batch(batch).await;
+        let (decisions, answer) = match (self.asked, &self.trace) {
+            (BatchOperation::Observe, None) => (None, engine.observe_batch(batch).await?),
+            (BatchOperation::Observe, Some(trace)) => {
+                trace.begins(DecisionStage::Observe);
+                let observed = engine.observe_batch(batch).await;
+                trace.ends(DecisionStage::Observe);
+                (None, observed?)
+            }
+            (BatchOperation::Decide, trace) => {
+                let (decisions, answer) = match trace {
+                    None => engine.decide_batch(batch).await,
+                    Some(trace) => engine.decide_batch_watched(batch, &**trace).await,
+                };
                 (Some(decisions), answer)
             }
         };

@@ -64,6 +64,16 @@ impl Client {
     }
 }
 
+/// Takes once from a limit of a domain, whose key has the value `v`.
+pub(crate) fn take_one(address: &str, domain: &str, key: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+        let mut client = RateLimitServiceClient::new(endpoint.connect().await.unwrap());
+        client.should_rate_limit(request(domain, vec![descriptor(&[(key, "v")])])).await.unwrap();
+    });
+}
+
 fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {
     let entry = |(key, value): &(&str, &str)| Entry { key: (*key).into(), value: (*value).into() };
     RateLimitDescriptor { entries: entries.iter().map(entry).collect(), ..RateLimitDescriptor::default() }

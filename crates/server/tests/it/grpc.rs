@@ -60,6 +60,17 @@ pub(crate) fn once(address: &str, decides: bool, body: Vec<u8>) -> Result<Vec<u8
     })
 }
 
+/// Has lines of JSON decided in one batch.
+pub(crate) fn decide_lines(address: &str, events: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+        let mut client = BatchServiceClient::new(endpoint.connect().await.unwrap());
+        let answers = client.decide(futures_util::stream::iter([lines(events)])).await;
+        assert!(answers.unwrap().get_mut().message().await.unwrap().is_some());
+    });
+}
+
 /// Returns what is sent when it is sent.
 fn received(receiver: mpsc::Receiver<BatchRequest>) -> impl Stream<Item = BatchRequest> {
     futures_util::stream::unfold(receiver, |mut receiver| async move {

@@ -48,6 +48,11 @@ fn message(subject: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     bytes
 }
 
+/// A conversation about one message.
+pub(crate) fn one_message() -> Vec<u8> {
+    [postfix_opening(), message(" The minutes", &[]), frame(b'Q', b"")].concat()
+}
+
 /// A further message of the same client.
 fn envelope_on(subject: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     let mut bytes = frame(b'M', b"<ann@example.org>\0");

@@ -8,7 +8,7 @@ use crate::limits::unfinished;
 use crate::quotas::with_limits;
 
 /// A request as Postfix writes it.
-fn request(instance: &str, sender: &str, recipient: &str) -> String {
+pub(crate) fn request(instance: &str, sender: &str, recipient: &str) -> String {
     format!(
         "request=smtpd_access_policy\nprotocol_state=RCPT\nprotocol_name=ESMTP\nclient_address=192.0.2.1\n\
          helo_name=client.example.net\nsender={sender}\nrecipient={recipient}\nrecipient_count=0\nqueue_id=\n\

@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use crate::harness::{LOG, PROBE, directory, start};
+use crate::harness::{JSON_LINES, LOG, MESSAGE, PROBE, directory, start};
 
 /// A message of protocol buffers: the values of each field.
 #[derive(Clone, Debug, Default)]
@@ -214,4 +214,174 @@ fn a_collector_that_is_not_there_costs_no_request() {
         std::thread::sleep(Duration::from_millis(100));
     }
     server.stop();
+}
+
+/// The spans of a trace: the name and attributes of its root, and the names of its stages, sorted.
+type TracedWork = (String, BTreeMap<String, String>, Vec<String>);
+
+/// Collects spans until there are so many roots of these names, and returns each with its stages.
+fn roots(got: &Receiver<(String, String, Vec<u8>)>, names: &[&str]) -> BTreeMap<String, TracedWork> {
+    let mut all: Vec<Message> = Vec::new();
+    let root_of = |all: &[Message], name: &str| {
+        all.iter().find(|span| span.number(6) == 2 && span.text(5) == name).cloned()
+    };
+    while !names.iter().all(|name| root_of(&all, name).is_some()) {
+        let (path, _, body) = got.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| {
+            let seen: Vec<String> =
+                all.iter().filter(|span| span.number(6) == 2).map(|span| span.text(5)).collect();
+            panic!("wanted {names:?}, seen {seen:?}")
+        });
+        if path == "/v1/traces" {
+            all.extend(spans(&body));
+        }
+    }
+    let work = names.iter().map(|name| {
+        let root = root_of(&all, name).unwrap();
+        let own = |span: &&Message| {
+            span.number(6) == 1 && span.bytes(1) == root.bytes(1) && span.bytes(4) == root.bytes(2)
+        };
+        let mut stages: Vec<String> = all.iter().filter(own).map(|span| span.text(5)).collect();
+        stages.sort();
+        stages.dedup();
+        ((*name).to_owned(), (root.text(5), root.attributes(9), stages))
+    });
+    work.collect()
+}
+
+const ALL_STAGES: [&str; 6] = ["journal", "judge", "keys", "observe", "read", "settle"];
+
+/// Each protocol's work has a span, and one for each stage below it.
+#[test]
+fn work_on_every_listener_is_traced() {
+    let (url, got) = collector();
+    let parent = tempfile::tempdir().unwrap();
+    let directory = directory(&parent.path().join("data"));
+    let limits = directory.config_path().parent().unwrap().join("limits");
+    std::fs::create_dir(&limits).unwrap();
+    let shared = "domain: a\ndescriptors:\n  - key: k\n    rate_limit: {unit: day, requests_per_unit: 1}\n";
+    std::fs::write(limits.join("a.yaml"), shared).unwrap();
+    let mut settings = vec![
+        ("telemetry.endpoint".to_owned(), url),
+        ("telemetry.sample".to_owned(), "1.0".to_owned()),
+        ("telemetry.metrics".to_owned(), "off".to_owned()),
+        ("envoy.config".to_owned(), "[\"limits\"]".to_owned()),
+        ("listener.grpc.pipeline".to_owned(), "web".to_owned()),
+    ];
+    for protocol in ["milter", "rspamd", "spamc", "policy", "resp", "grpc", "envoy"] {
+        settings.push((format!("listener.{protocol}.protocol"), protocol.to_owned()));
+        settings.push((format!("listener.{protocol}.listen"), "127.0.0.1:0".to_owned()));
+    }
+    let settings: Vec<(&str, &str)> =
+        settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let server = start(&directory, &settings);
+
+    let length = MESSAGE.len();
+    server.exchange("milter", &crate::milter::one_message());
+    let check = format!("POST /checkv2 HTTP/1.0\r\nContent-Length: {length}\r\n\r\n{MESSAGE}");
+    server.exchange("rspamd", check.as_bytes());
+    let check = format!("CHECK SPAMC/1.5\r\nContent-length: {length}\r\n\r\n{MESSAGE}");
+    server.exchange("spamc", check.as_bytes());
+    server.exchange("policy", crate::policy::request("i", "ann@example.org", "bob@example.net").as_bytes());
+    server.exchange("resp", b"TOLL.DECIDE web client.ip 192.0.2.7\r\nCL.THROTTLE a 9 1 60\r\n");
+    let event = "{\"client.ip\": \"192.0.2.7\"}\n";
+    for url in ["/v1/batch/decide?pipeline=web", "/v1/batch/observe?pipeline=web"] {
+        let answer = server.post(url, &[JSON_LINES], event);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    }
+    let answer = server.post("/v1/decide/batch?pipeline=web", &[JSON_LINES], event);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    crate::grpc::decide_lines(server.listener("grpc"), event);
+    crate::envoy::take_one(server.listener("envoy"), "a", "k");
+
+    let (rpc, rate) = (
+        "tollhouse.batch.v1.BatchService/Decide",
+        "envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
+    );
+    let names = [
+        "message",
+        "POST /checkv2",
+        "envelope",
+        "TOLL.DECIDE",
+        "take",
+        "POST /v1/batch/decide",
+        "POST /v1/batch/observe",
+        "POST /v1/decide/batch",
+        rpc,
+        rate,
+    ];
+    let seen = roots(&got, &names);
+    let stages = |name: &str| seen[name].2.iter().map(String::as_str).collect::<Vec<_>>();
+    assert_eq!(stages("message"), ALL_STAGES);
+    assert_eq!(stages("TOLL.DECIDE"), ALL_STAGES);
+    assert_eq!(stages("POST /checkv2"), ["body", "journal", "judge", "keys", "observe", "read", "settle"]);
+    for name in ["POST /v1/batch/decide", "POST /v1/decide/batch"] {
+        let expected = ["admission", "body", "journal", "judge", "observe", "read", "settle"];
+        assert_eq!(stages(name), expected, "{name}");
+    }
+    assert_eq!(stages("POST /v1/batch/observe"), ["admission", "body", "observe", "read"]);
+    assert_eq!(stages(rpc), ["journal", "judge", "observe", "read", "settle"]);
+    assert_eq!((stages("take"), stages(rate)), (vec!["limits"], vec!["limits"]));
+    assert!(stages("envelope").contains(&"keys"), "{:?}", seen["envelope"]);
+    assert_eq!(seen[rpc].1["rpc.grpc.status_code"], "0");
+    assert_eq!(seen["TOLL.DECIDE"].1["tollhouse.listener"], "resp");
+    server.stop();
+}
+
+/// A caller without a token cannot have itself traced, nor name the trace that it becomes part of.
+#[test]
+fn traces_of_strangers_do_not_count() {
+    let (known, other) = ("4bf92f3577b34da6a3ce929d0e0e4736", "4bf92f3577b34da6a3ce929d0e0e4737");
+    let field = |trace: &str| format!("Traceparent: 00-{trace}-00f067aa0ba902b7-01");
+    let bytes = |hex: &str| data_encoding::HEXLOWER.decode(hex.as_bytes()).unwrap();
+    let token = "Authorization: Bearer a-token-of-some-length";
+    let check = |trusted: &str, sample: &str, of_strangers: bool| {
+        let (url, got) = collector();
+        let parent = tempfile::tempdir().unwrap();
+        let directory = directory(&parent.path().join("data"));
+        let settings = [
+            ("telemetry.endpoint", url.as_str()),
+            ("telemetry.sample", sample),
+            ("telemetry.trusted", trusted),
+            ("telemetry.metrics", "off"),
+            ("server.tokens", "[\"a-token-of-some-length\"]"),
+            ("listener.rspamd.protocol", "rspamd"),
+            ("listener.rspamd.listen", "127.0.0.1:0"),
+        ];
+        let server = start(&directory, &settings);
+        assert_eq!(server.ask("GET", "/healthz", &[&field(other)], b"").status, 200);
+        assert_eq!(server.post("/v1/decide?pipeline=web", &[LOG, &field(other)], PROBE).status, 401);
+        let ping = |headers: &str| {
+            let answer =
+                server.exchange("rspamd", format!("GET /ping HTTP/1.0\r\n{headers}\r\n\r\n").as_bytes());
+            assert!(answer.ends_with(b"pong\r\n"));
+        };
+        ping(&field(other));
+        ping(&format!("Password: a-token-of-some-length\r\n{}", field(known)));
+        let answer = server.post("/v1/decide?pipeline=web", &[LOG, token, &field(known)], PROBE);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        let mut seen: Vec<Message> = Vec::new();
+        let is_last = |span: &Message| {
+            span.number(6) == 2
+                && span.text(5) == "POST /v1/decide"
+                && span.attributes(9)["http.response.status_code"] == "200"
+        };
+        while !seen.iter().any(is_last) {
+            let (_, _, body) = got.recv_timeout(Duration::from_secs(60)).unwrap();
+            seen.extend(spans(&body));
+        }
+        // Spans are sent in the order in which requests end.
+        let has = |trace: &str, name: &str| {
+            seen.iter().any(|span| span.bytes(1)[0] == bytes(trace) && span.text(5) == name)
+        };
+        assert!(has(known, "POST /v1/decide") && has(known, "GET /ping"), "{seen:?}");
+        for name in ["GET /healthz", "GET /ping", "POST /v1/decide"] {
+            assert_eq!(has(other, name), of_strangers, "{trusted} {name}: {seen:?}");
+        }
+        let is_sampled = seen.iter().any(|span| span.text(5) == "GET /healthz");
+        assert_eq!(is_sampled, of_strangers || sample == "1.0", "{trusted} {sample}");
+        server.stop();
+    };
+    check("[]", "0.0", false);
+    check("[\"192.0.2.0/24\"]", "1.0", false);
+    check("[\"127.0.0.0/8\"]", "0.0", true);
 }

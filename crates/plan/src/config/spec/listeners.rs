@@ -302,7 +302,13 @@ pub(super) const TELEMETRY: Section = Section {
             "sample",
             SettingType::Float,
             Some("0.01"),
-            "Share of requests that are traced, from 0 to 1. Of a request with a `traceparent` its caller decides",
+            "Share of requests that are traced, from 0 to 1. Of a request with a `traceparent` its caller decides, if it has a token or is in `trusted`",
+        ),
+        setting(
+            "trusted",
+            SettingType::List(&SettingType::Network),
+            Some("[]"),
+            "Networks of callers whose `traceparent` counts without a token, such as those of Envoys. Not those of proxies that hand on what visitors send",
         ),
         setting(
             "metrics",

@@ -6,18 +6,18 @@
 //! page of metrics ─► now and then ─► POST endpoint/v1/metrics
 //! ```
 //!
-//! A request whose caller has a trace is sampled as that is; of the others a share. A collector that does not answer costs spans,
-//! and no request.
+//! A request whose caller has a trace is sampled as that is, if the caller is known: a stranger could have everything traced.
+//! Of the others a share is. A collector that does not answer costs spans, and no request.
 
 mod otlp;
 mod protobuf;
 mod trace;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use axum::http::HeaderMap;
 use event::{Span, Time};
 use parking_lot::Mutex;
 use plan::TelemetryPlan;
@@ -25,9 +25,9 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 
 use self::otlp::TelemetryResource;
-use self::trace::{FinishedSpan, TraceParent};
+use self::trace::FinishedSpan;
 
-pub(crate) use self::trace::RequestTrace;
+pub(crate) use self::trace::{RequestTrace, TraceParent};
 
 /// Most spans that wait to be sent.
 const WAITING_MAX: usize = 8192;
@@ -118,14 +118,23 @@ impl Telemetry {
         }
     }
 
-    /// Begins the trace of a request, if it is sampled.
-    pub(crate) fn begin(&self, headers: &HeaderMap, now: impl FnOnce() -> Time) -> Option<Arc<RequestTrace>> {
-        let parent = TraceParent::of(headers);
+    /// Returns true if the traces of an address count without a token.
+    pub(crate) fn is_trusted(&self, peer: Option<IpAddr>) -> bool {
+        peer.is_some_and(|peer| self.plan.trusted.contain(peer.to_canonical()))
+    }
+
+    /// Begins the trace of work that began then, if it is sampled: as its caller's is, where that counts.
+    pub(crate) fn begin(
+        &self,
+        started: Instant,
+        parent: Option<TraceParent>,
+        now: impl FnOnce() -> Time,
+    ) -> Option<Arc<RequestTrace>> {
         let is_sampled = match parent {
             Some(parent) => parent.is_sampled,
             None => self.threshold == u64::MAX || self.queue.id() < self.threshold,
         };
-        is_sampled.then(|| Arc::new(RequestTrace::new(&self.queue, parent, now())))
+        is_sampled.then(|| Arc::new(RequestTrace::new(&self.queue, parent, started, now())))
     }
 
     /// The interval at which metrics are sent.

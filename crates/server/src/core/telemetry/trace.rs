@@ -1,4 +1,4 @@
-//! The trace of one request: where it comes from (W3C Trace Context), and a span for it and for each stage.
+//! The trace of one request, message or batch: where it comes from (W3C Trace Context), and a span for it and for each stage.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -95,7 +95,14 @@ struct TraceState {
 }
 
 impl RequestTrace {
-    pub(super) fn new(queue: &Arc<SpanQueue>, parent: Option<TraceParent>, time: Time) -> RequestTrace {
+    /// Makes the trace of work that began then; `now` is the node's time at this moment.
+    pub(super) fn new(
+        queue: &Arc<SpanQueue>,
+        parent: Option<TraceParent>,
+        started: Instant,
+        now: Time,
+    ) -> RequestTrace {
+        let passed = i64::try_from(started.elapsed().as_micros()).unwrap_or(i64::MAX);
         let trace =
             parent.map_or_else(|| u128::from(queue.id()) << 64 | u128::from(queue.id()), |of| of.trace);
         RequestTrace {
@@ -103,8 +110,8 @@ impl RequestTrace {
             trace,
             id: queue.id(),
             parent: parent.map(|parent| parent.span),
-            begun: Instant::now(),
-            time,
+            begun: started,
+            time: Time(now.0.saturating_sub(passed)),
             state: Mutex::default(),
         }
     }
@@ -147,25 +154,71 @@ impl RequestTrace {
         }
     }
 
-    /// Hands all spans on, that of the request among them.
-    pub(crate) fn finish(&self, method: &str, route: &str, status: u16) {
+    /// Notes a stage from its beginning on; the guard is dropped at its end.
+    pub(crate) fn during(name: &'static str) -> Option<StageGuard> {
+        RequestTrace::current().map(|trace| StageGuard { trace, name, begun: Instant::now() })
+    }
+
+    /// Hands all spans on, that of a request over HTTP among them.
+    pub(crate) fn finish_http(&self, method: &str, route: &str, status: u16) {
+        let attributes = vec![
+            ("http.request.method", method.to_owned()),
+            ("http.route", route.to_owned()),
+            ("http.response.status_code", status.to_string()),
+        ];
+        self.finish(format!("{method} {route}"), attributes, status >= 500);
+    }
+
+    /// Hands all spans on, that of work on a listener among them, and what it was answered.
+    pub(crate) fn finish_listener(&self, name: &str, listener: &str, answer: &str, has_failed: bool) {
+        let attributes =
+            vec![("tollhouse.listener", listener.to_owned()), ("tollhouse.answer", answer.to_owned())];
+        self.finish(name.to_owned(), attributes, has_failed);
+    }
+
+    /// Hands all spans on, that of a call over gRPC among them, with its status code.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn finish_rpc(&self, service: &str, method: &str, listener: &str, code: i32) {
+        // The codes that are the server's own fault, as OpenTelemetry's conventions have them.
+        const FAULTS: [i32; 6] = [2, 4, 12, 13, 14, 15];
+        let attributes = vec![
+            ("rpc.system", "grpc".to_owned()),
+            ("rpc.service", service.to_owned()),
+            ("rpc.method", method.to_owned()),
+            ("rpc.grpc.status_code", code.to_string()),
+            ("tollhouse.listener", listener.to_owned()),
+        ];
+        self.finish(format!("{service}/{method}"), attributes, FAULTS.contains(&code));
+    }
+
+    fn finish(&self, name: String, attributes: Vec<(&'static str, String)>, has_failed: bool) {
         let mut spans = std::mem::take(&mut self.state.lock().spans);
         spans.push(FinishedSpan {
             trace: self.trace,
             id: self.id,
             parent: self.parent,
-            name: format!("{method} {route}"),
+            name,
             kind: SpanKind::Server,
             begun: self.nanos(self.begun),
             ended: self.nanos(Instant::now()),
-            attributes: vec![
-                ("http.request.method", method.to_owned()),
-                ("http.route", route.to_owned()),
-                ("http.response.status_code", status.to_string()),
-            ],
-            has_failed: status >= 500,
+            attributes,
+            has_failed,
         });
         self.queue.push(spans);
+    }
+}
+
+/// A stage that is at work; its span ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct StageGuard {
+    trace: Arc<RequestTrace>,
+    name: &'static str,
+    begun: Instant,
+}
+
+impl Drop for StageGuard {
+    fn drop(&mut self) {
+        self.trace.stage(self.name, self.begun);
     }
 }
 

@@ -19,6 +19,7 @@ use tonic::{Code, Request, Status};
 use crate::core::listener_context::ListenerContext;
 use crate::core::problem::shown;
 use crate::core::shares::Caller;
+use crate::core::telemetry::RequestTrace;
 use crate::core::trusted_proxies::{address, client};
 use crate::protocol::grpc_transport::proto::envoy::config::core::v3::{
     HeaderValue as ProtoHeader, HeaderValueOption, address,
@@ -53,7 +54,13 @@ impl Authorization for AuthorizationService {
     async fn check(&self, request: Request<CheckRequest>) -> Result<tonic::Response<CheckResponse>, Status> {
         let face = &self.face;
         let started = Instant::now();
-        let answered = check(face, self.peer, request.into_inner()).await;
+        let trace = face.node.begin_trace(started, Some(request.metadata().as_ref()), false, self.peer);
+        let work = check(face, self.peer, request.into_inner());
+        let answered = RequestTrace::bound(trace.clone(), work).await;
+        if let Some(trace) = trace {
+            let code = answered.as_ref().err().map_or(0, |status| status.code() as i32);
+            trace.finish_rpc(super::NAMES[2], "Check", &face.plan.name, code);
+        }
         let word = match &answered {
             Ok(answer) => result_name(answer),
             Err(status) => {

@@ -14,6 +14,7 @@ mod authorization;
 mod request;
 mod response;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -25,6 +26,7 @@ use self::request::EnvoyRequest;
 use crate::core::listener::{ListenerStream, ShutdownSignal};
 use crate::core::listener_context::ListenerContext;
 use crate::core::shares::Caller;
+use crate::core::telemetry::RequestTrace;
 use crate::protocol::grpc_transport::proto::envoy::service::auth::v3::authorization_server::AuthorizationServer;
 use crate::protocol::grpc_transport::proto::envoy::service::ratelimit::v3::rate_limit_service_server::{
     RateLimitService, RateLimitServiceServer,
@@ -49,8 +51,12 @@ const NAMES: &[&str] =
 /// Holds a conversation to its end.
 pub(crate) async fn converse(stream: ListenerStream, face: Arc<ListenerContext<()>>, stop: ShutdownSignal) {
     let peer = stream.client();
-    let limits = RateLimitServiceServer::new(EnvoyService(Arc::clone(&face), Caller::of_peer(peer)))
-        .max_decoding_message_size(REQUEST_BYTES_MAX);
+    let limits = RateLimitServiceServer::new(EnvoyService {
+        face: Arc::clone(&face),
+        caller: Caller::of_peer(peer),
+        peer,
+    })
+    .max_decoding_message_size(REQUEST_BYTES_MAX);
     let authorization = AuthorizationServer::new(AuthorizationService { face: Arc::clone(&face), peer })
         .max_decoding_message_size(REQUEST_BYTES_MAX);
     let connection = GrpcConnectionSettings {
@@ -65,7 +71,12 @@ pub(crate) async fn converse(stream: ListenerStream, face: Arc<ListenerContext<(
 }
 
 #[derive(Debug)]
-struct EnvoyService(Arc<ListenerContext<()>>, Caller);
+struct EnvoyService {
+    face: Arc<ListenerContext<()>>,
+    caller: Caller,
+    /// The address of who asks; none over a unix socket.
+    peer: Option<IpAddr>,
+}
 
 #[tonic::async_trait]
 impl RateLimitService for EnvoyService {
@@ -73,9 +84,15 @@ impl RateLimitService for EnvoyService {
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        let EnvoyService(face, caller) = self;
+        let EnvoyService { face, caller, peer } = self;
         let started = Instant::now();
-        let answered = should_rate_limit(face, *caller, request.into_inner()).await;
+        let trace = face.node.begin_trace(started, Some(request.metadata().as_ref()), false, *peer);
+        let work = should_rate_limit(face, *caller, request.into_inner());
+        let answered = RequestTrace::bound(trace.clone(), work).await;
+        if let Some(trace) = trace {
+            let code = answered.as_ref().err().map_or(0, |status| status.code() as i32);
+            trace.finish_rpc(NAMES[0], "ShouldRateLimit", &face.plan.name, code);
+        }
         let word = match &answered {
             Ok(answer) => response::result_name(answer),
             Err(status) => {
@@ -99,8 +116,9 @@ async fn should_rate_limit(
     let plan = node.engine.plan();
     let asked = EnvoyRequest::new(&node.engine, &plan.envoy, request)?;
     let work = async move {
+        let stage = RequestTrace::during("limits");
         let taken = asked.take(&node.engine, now).await;
-        drop(place);
+        drop((stage, place));
         taken.map(|taken| {
             let answer = response::answer(&asked, &taken, &plan.envoy);
             asked.count(&taken, &node.grpc);
@@ -139,7 +157,8 @@ mod tests {
             Arc::new(Engine::ephemeral(plan.unwrap_or_else(|problems| panic!("{problems}"))).unwrap());
         let listener = engine.plan().node.listeners[0].with(());
         let node = Arc::new(Node::new(Arc::clone(&engine), crate::Clock::of(crate::SystemClock, None)));
-        let service = EnvoyService(Arc::new(ListenerContext::new(node, listener)), Caller::Local);
+        let face = Arc::new(ListenerContext::new(node, listener));
+        let service = EnvoyService { face, caller: Caller::Local, peer: None };
         let ask = |key: &str| {
             let entries = vec![Entry { key: key.to_owned(), value: "v".to_owned() }];
             let descriptors = vec![RateLimitDescriptor { entries, ..RateLimitDescriptor::default() }];

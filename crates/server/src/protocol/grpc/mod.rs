@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use access::AccessScope;
 use axum::body::Bytes;
+use axum::http::HeaderMap;
 use futures_util::Stream as Streamed;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::timeout;
@@ -28,6 +29,7 @@ use crate::core::listener_context::ListenerContext;
 use crate::core::problem::HttpFailure;
 use crate::core::reading_pool::asked_by;
 use crate::core::shares::Caller;
+use crate::core::telemetry::RequestTrace;
 use crate::protocol::batch::{BatchOperation, IncomingBatch, work_on};
 use crate::protocol::grpc_transport::proto::tollhouse::batch::v1::batch_request::Events;
 use crate::protocol::grpc_transport::proto::tollhouse::batch::v1::batch_response::Answers;
@@ -129,6 +131,7 @@ impl BatchHandler {
         let node = &self.listener.node;
         let grant = self.may_ask(request.metadata()).await;
         let grant = grant.map_err(|failure| refused(&self.listener, failure))?;
+        let context = node.telemetry.as_ref().map(|_| request.metadata().clone().into_headers());
         let place = Arc::clone(&node.grpc.streams).try_acquire_owned().map_err(|_| {
             node.metrics.listener_failure(&self.listener.plan.name, "overloaded");
             Status::unavailable("too many streams are open: try again a little later")
@@ -142,6 +145,8 @@ impl BatchHandler {
             asked,
             stop: self.stop.clone(),
             grant,
+            client: self.client,
+            context,
             _place: place,
         };
         tokio::spawn(work.all(request.into_inner(), sender));
@@ -156,6 +161,9 @@ struct BatchStreamTask {
     stop: ShutdownSignal,
     /// The rights that it began with.
     grant: Arc<RequestGrant>,
+    client: Option<IpAddr>,
+    /// The header fields that it began with, where they may name a trace.
+    context: Option<HeaderMap>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -197,6 +205,9 @@ impl BatchStreamTask {
         let started = Instant::now();
         let work = asked_by(Caller::Known, answer(Arc::clone(face), batch, self.asked));
         let work = Arc::clone(&self.grant).bound(work);
+        // Each batch is a span beneath the stream's caller.
+        let trace = face.node.begin_trace(started, self.context.as_ref(), true, self.client);
+        let work = RequestTrace::bound(trace.clone(), work);
         let answered = match Deadline::after(face.node.timeout()).run(work).await {
             Ok(answered) => answered.map_err(|failure| refused(face, failure)),
             Err(NoAnswerReason::Panicked) => {
@@ -210,6 +221,10 @@ impl BatchStreamTask {
                 Err(Status::deadline_exceeded(told))
             }
         };
+        if let Some(trace) = trace {
+            let code = answered.as_ref().err().map_or(0, |status| status.code() as i32);
+            trace.finish_rpc(NAMES[0], self.asked.name(), &face.plan.name, code);
+        }
         let word = if answered.is_ok() { "answered" } else { "refused" };
         face.node.metrics.listener_answered(&face.plan.name, word, started.elapsed());
         answered

@@ -15,8 +15,9 @@ use super::QueryParams;
 use crate::api;
 use crate::core::blocking::blocking;
 use crate::core::node::Node;
-use crate::core::preparation::{LookupMode, SubmittedEvent};
+use crate::core::preparation::{LookupMode, READ, SubmittedEvent};
 use crate::core::problem::{HttpFailure, INTERNAL, ProblemResponses};
+use crate::core::telemetry::RequestTrace;
 use crate::protocol::batch::lines;
 use crate::protocol::input::{
     self, BATCH, BodyFormat, DurabilityParam, EnvelopeSource, EventHeaders, EventMetadata, JSON_LINES,
@@ -264,7 +265,9 @@ async fn decide_lines(
         }
         (prepared, read)
     });
+    let stage = RequestTrace::during(READ);
     let (prepared, read) = reading.await?;
+    drop(stage);
     let decisions = node.decide(prepared).await;
     DurabilityParam::hold(durability, node, &decisions).await?;
     let bad = read.iter().filter(|read| read.is_err()).count();

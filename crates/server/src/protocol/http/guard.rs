@@ -59,8 +59,8 @@ pub(crate) async fn guard(State(node): State<Arc<Node>>, request: Request, next:
     let route = matched.as_ref().map_or(OTHER, MatchedPath::as_str);
     let method = request.method().clone();
     let asked = DecisionRequest::of(request.uri()).map(|asked| (asked, request.uri().clone()));
-    let trace = node.telemetry.as_ref().and_then(|of| of.begin(request.headers(), || node.now()));
-    let admitted = admit(&node, route, request, next, started, trace.clone()).await;
+    let mut trace = None;
+    let admitted = admit(&node, route, request, next, started, &mut trace).await;
     let response = admitted.unwrap_or_else(|failure| {
         let undecided = asked.and_then(|(asked, uri)| asked.undecided(&node, &uri, &failure));
         undecided.unwrap_or_else(|| failure.into_response())
@@ -68,7 +68,7 @@ pub(crate) async fn guard(State(node): State<Arc<Node>>, request: Request, next:
     let took = started.elapsed();
     node.metrics.answered(route, response.status().as_u16(), took);
     if let Some(trace) = trace {
-        trace.finish(method.as_str(), route, response.status().as_u16());
+        trace.finish_http(method.as_str(), route, response.status().as_u16());
     }
     let (status, micros) = (response.status().as_u16(), took.as_micros() as u64);
     if response.status() == StatusCode::INTERNAL_SERVER_ERROR {
@@ -112,7 +112,7 @@ async fn admit(
     mut request: Request,
     next: Next,
     started: Instant,
-    trace: Option<Arc<RequestTrace>>,
+    traced: &mut Option<Arc<RequestTrace>>,
 ) -> Result<Response, HttpFailure> {
     let path = request.uri().path();
     let (is_probe, is_batch) = (PROBES.contains(&path), path.starts_with(BATCHES));
@@ -139,6 +139,10 @@ async fn admit(
             RelayedRequest::of(&node.engine, node.now(), request.method(), target, request.headers());
         may_ask(node, signed, request.headers(), request.uri(), access, peer).await
     };
+    // What proxies ask carries their clients' fields, so that a trace there is anybody's.
+    let is_granted = granted.as_ref().is_ok_and(|(grant, _)| grant.is_some());
+    let trace = node.begin_trace(started, Some(request.headers()), is_granted, peer);
+    traced.clone_from(&trace);
     let (grant, relayed) = match granted {
         Ok(granted) => granted,
         Err(failure) => {

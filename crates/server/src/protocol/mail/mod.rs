@@ -36,6 +36,7 @@ use crate::core::node::Node;
 use crate::core::preparation::LookupMode;
 use crate::core::reading_pool::INLINE_BYTES_MAX;
 use crate::core::shares::Caller;
+use crate::core::telemetry::RequestTrace;
 use crate::protocol::content_encoding::{DecompressError, MessageEncoding, decompress};
 
 /// The class of the presets by which classifiers forget an event, whoever taught them.
@@ -77,6 +78,15 @@ impl MessageOutcome {
         match self {
             MessageOutcome::Decided(decision) => Some(decision.id),
             MessageOutcome::FailOpen(_) | MessageOutcome::FailClosed(_) => None,
+        }
+    }
+
+    /// A word for metrics and traces.
+    fn name(&self) -> &'static str {
+        match self {
+            MessageOutcome::Decided(decision) => decision.verdict.action.name(),
+            MessageOutcome::FailOpen(_) => "fail-open",
+            MessageOutcome::FailClosed(_) => "fail-closed",
         }
     }
 }
@@ -156,6 +166,18 @@ impl MailListener {
     /// message is counted and then left unjudged. A message that was not to be had in time is not decided on.
     pub(crate) async fn decide(&self, message: Result<MailMessage, Late>) -> MessageOutcome {
         let started = Instant::now();
+        // Where it came over HTTP the request has one.
+        let is_traced = RequestTrace::current().is_some();
+        let trace = (!is_traced).then(|| self.node.begin_trace(started, None, false, None)).flatten();
+        let Some(trace) = trace else { return self.decide_now(message, started).await };
+        let work = self.decide_now(message, started);
+        let outcome = RequestTrace::bound(Some(Arc::clone(&trace)), Box::pin(work)).await;
+        let has_failed = !matches!(outcome, MessageOutcome::Decided(_));
+        trace.finish_listener("message", &self.plan.name, outcome.name(), has_failed);
+        outcome
+    }
+
+    async fn decide_now(&self, message: Result<MailMessage, Late>, started: Instant) -> MessageOutcome {
         let message = match message {
             Ok(message) => message,
             Err(late) => {
@@ -165,7 +187,7 @@ impl MailListener {
         };
         let line = log::MailLogLine::of(&message.envelope, message.id.as_deref());
         let decided = self.in_time(message, LookupMode::Configured, |node, prepared, _, _| async move {
-            node.engine.decide(vec![prepared]).await.into_iter().next()
+            node.decide(vec![prepared]).await.into_iter().next()
         });
         let decided = decided.await.and_then(|decided| decided.ok_or(DecisionFailure::Defect));
         self.concluded(decided, &line, started)
@@ -182,12 +204,7 @@ impl MailListener {
             Ok(decision) => MessageOutcome::Decided(Box::new(decision)),
             Err(trouble) => self.undecided(trouble),
         };
-        let answer = match &outcome {
-            MessageOutcome::Decided(decision) => decision.verdict.action.name(),
-            MessageOutcome::FailOpen(_) => "fail-open",
-            MessageOutcome::FailClosed(_) => "fail-closed",
-        };
-        self.node.metrics.listener_answered(&self.plan.name, answer, started.elapsed());
+        self.node.metrics.listener_answered(&self.plan.name, outcome.name(), started.elapsed());
         line.write(&self.plan, &outcome, started.elapsed());
         outcome
     }
@@ -218,12 +235,20 @@ impl MailListener {
         id: Option<String>,
     ) -> Result<EnvelopeVerdict, DecisionFailure> {
         let started = Instant::now();
-        let consulted = self.try_consult(caller, envelope, id).await;
+        let trace = self.node.begin_trace(started, None, false, None);
+        let consulting = self.try_consult(caller, envelope, id);
+        let consulted = match &trace {
+            None => consulting.await,
+            Some(trace) => RequestTrace::bound(Some(Arc::clone(trace)), Box::pin(consulting)).await,
+        };
         let (answer, trouble) = match &consulted {
             Ok(consulted) => (consulted.verdict.action.name(), None),
             Err(trouble) => ("dropped", Some(trouble.name())),
         };
         self.node.metrics.listener_answered(&self.plan.name, answer, started.elapsed());
+        if let Some(trace) = trace {
+            trace.finish_listener("envelope", &self.plan.name, answer, trouble.is_some());
+        }
         if let Some(reason) = trouble {
             tracing::warn!(listener = self.plan.name, reason, "an envelope was not decided on");
             self.node.metrics.listener_failure(&self.plan.name, reason);
@@ -256,7 +281,10 @@ impl MailListener {
                 matches!(replies.of(verdict.action), Reject | Defer | Discard)
             };
             if !counts_all {
-                let verdict = node.engine.consult(prepare().await?).await;
+                let prepared = prepare().await?;
+                let stage = RequestTrace::during("consult");
+                let verdict = node.engine.consult(prepared).await;
+                drop(stage);
                 match verdict {
                     Ok(verdict) if !ends(&verdict) => {
                         return Ok(Ok(Some(EnvelopeVerdict { verdict, id: None })));
@@ -265,7 +293,7 @@ impl MailListener {
                     Err(error) => return Ok(Err(error)),
                 }
             }
-            let decisions = node.engine.decide(vec![prepare().await?]).await;
+            let decisions = node.decide(vec![prepare().await?]).await;
             drop(place);
             let decision = decisions.into_iter().next();
             let verdict =

@@ -114,6 +114,11 @@ impl TakeBatch {
         let taken = in_time(&self.listener, Caller::Local, |engine, now| engine.take_each(&takes, now)).await;
         batches.observe(started.elapsed().as_secs_f64());
         let node = &self.listener.node;
+        if let Some(trace) = node.begin_trace(started, None, false, None) {
+            let answer = if taken.is_ok() { "answered" } else { "undecided" };
+            trace.stage("limits", started);
+            trace.finish_listener("take", &self.listener.plan.name, answer, taken.is_err());
+        }
         // Where there is no place, or no time, the limits' `on_error` decides.
         let taken = taken.unwrap_or_else(|_| node.engine.untaken(&takes, node.now()));
         drop(takes);

@@ -35,6 +35,7 @@ use crate::core::preparation::{LookupMode, SubmittedEvent};
 use crate::core::problem::HttpFailure;
 use crate::core::reading_pool::{INLINE_BYTES_MAX, asked_by};
 use crate::core::shares::Caller;
+use crate::core::telemetry::RequestTrace;
 
 /// Longest name of a connection.
 const NAME_BYTES_MAX: usize = 256;
@@ -64,6 +65,8 @@ pub(super) struct RespSession<'f> {
     pub(super) client: Option<IpAddr>,
     /// Unknown commands since the last known one.
     unknown: usize,
+    /// The trace of the events that wait, if they are traced.
+    trace: Option<Arc<RequestTrace>>,
 }
 
 impl<'f> RespSession<'f> {
@@ -84,6 +87,7 @@ impl<'f> RespSession<'f> {
             batches: metrics.resp_batches(&face.plan.name),
             client,
             unknown: 0,
+            trace: None,
             listener: face,
         }
     }
@@ -425,7 +429,18 @@ impl<'f> RespSession<'f> {
     }
 
     async fn decide_later(&mut self, command: RespCommand<'_>) -> Result<(), String> {
-        let event = self.event(command, 2, LookupMode::Configured).await?;
+        if self.events.is_empty() {
+            // One for all that are decided together. A client of Redis has no way to name its own.
+            self.trace = self.listener.node.begin_trace(Instant::now(), None, false, None);
+        }
+        let trace = self.trace.clone();
+        let event = match trace {
+            None => self.event(command, 2, LookupMode::Configured).await?,
+            trace => {
+                let reading = self.event(command, 2, LookupMode::Configured);
+                RequestTrace::bound(trace, Box::pin(reading)).await?
+            }
+        };
         if !self.takes.is_empty() || self.events.len() >= EVENTS_MAX {
             self.settle().await;
         }
@@ -439,7 +454,17 @@ impl<'f> RespSession<'f> {
         let (events, warnings): (Vec<PreparedEvent>, Vec<Vec<String>>) =
             events.map(|event| (event.prepared, event.warnings)).unzip();
         let pipelines: Vec<Arc<Pipeline>> = events.iter().map(|event| Arc::clone(event.pipeline())).collect();
-        let decided = self.at_work(|engine| async move { engine.decide(events).await }).await;
+        let trace = self.trace.take();
+        let node = Arc::clone(&self.listener.node);
+        let deciding = self.at_work(|_| async move { node.decide(events).await });
+        let decided = match &trace {
+            None => deciding.await,
+            Some(trace) => RequestTrace::bound(Some(Arc::clone(trace)), Box::pin(deciding)).await,
+        };
+        if let Some(trace) = trace {
+            let answer = if decided.is_ok() { "answered" } else { "undecided" };
+            trace.finish_listener("TOLL.DECIDE", &self.listener.plan.name, answer, decided.is_err());
+        }
         self.batches.observe(started.elapsed().as_secs_f64());
         match decided {
             Ok(decisions) => {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use access::AccessScope;
+use access::{AccessScope, TokenGrant};
 use axum::body::Bytes;
 use axum::http::header::{ALLOW, CONNECTION, CONTENT_TYPE, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
@@ -41,6 +41,7 @@ use crate::core::framing::{FramingFault, SharedFault, WatchedStream};
 use crate::core::listener::{ListenerStream, ShutdownSignal};
 use crate::core::pace::TooSlow;
 use crate::core::shares::Caller;
+use crate::core::telemetry::RequestTrace;
 use crate::core::tokens::names_this_host;
 use crate::protocol::content_encoding::{DecompressError, zstd_compressed};
 use crate::protocol::mail::MailListener;
@@ -221,6 +222,20 @@ impl RspamdEndpoint {
         }
     }
 
+    /// Returns its path, for traces.
+    fn route(self) -> &'static str {
+        match self {
+            RspamdEndpoint::Scan { older: false } => "/checkv2",
+            RspamdEndpoint::Scan { older: true } => "/check",
+            RspamdEndpoint::Learn { spam: true } => "/learnspam",
+            RspamdEndpoint::Learn { spam: false } => "/learnham",
+            RspamdEndpoint::Ping => "/ping",
+            RspamdEndpoint::Stat => "/stat",
+            RspamdEndpoint::Auth => "/auth",
+            RspamdEndpoint::Metrics => "/metrics",
+        }
+    }
+
     fn wants_message(self) -> bool {
         matches!(self, RspamdEndpoint::Scan { .. } | RspamdEndpoint::Learn { .. })
     }
@@ -236,10 +251,10 @@ struct RspamdClient {
 
 async fn respond(face: &RspamdListener, request: Request<Incoming>, client: RspamdClient) -> RspamdResponse {
     let started = Instant::now();
-    let (parts, incoming) = request.into_parts();
-    let Some(what) = RspamdEndpoint::of(parts.uri.path()) else {
+    let Some(what) = RspamdEndpoint::of(request.uri().path()) else {
         return failed(StatusCode::NOT_FOUND, "there is no such command");
     };
+    let (parts, incoming) = request.into_parts();
     // A browser that some page makes ask here says so.
     if parts.headers.contains_key(ORIGIN) {
         return failed(StatusCode::FORBIDDEN, "pages of browsers are not answered");
@@ -260,55 +275,90 @@ async fn respond(face: &RspamdListener, request: Request<Incoming>, client: Rspa
         Err(refused @ RspamdRefusal::File(_)) => return failed(StatusCode::FORBIDDEN, &refused.to_string()),
         Err(refused) => return failed(StatusCode::BAD_REQUEST, &refused.to_string()),
     };
-    if let Some(refused) = refusal(face, what, &asked, client.address).await {
-        return refused;
-    }
-    if !what.wants_message() {
-        return tell(face, what).await;
-    }
-    let body = match timeout(face.idle(), collected(face, client, incoming)).await {
-        Ok(Ok(body)) => body,
-        Ok(Err(CollectError::Ended(error))) => {
-            tracing::debug!(%error, listener = face.plan.name, "a body could not be read");
-            return closing(failed(StatusCode::BAD_REQUEST, "the message ended early"));
-        }
-        Ok(Err(CollectError::Slow(slow))) => {
-            face.misused(client.address, "slow-body", &slow);
-            return closing(failed(StatusCode::REQUEST_TIMEOUT, &format!("the message: {slow}")));
-        }
-        Err(_) => return closing(failed(StatusCode::REQUEST_TIMEOUT, "the message did not come in time")),
+    let rights = match &asked.password {
+        Some(password) => face.node.rights_of(password.as_bytes(), &face.plan.name, client.address).await,
+        None => None,
     };
-    let body = match plain(face, &asked, body).await {
-        Ok(body) => body,
-        Err(error @ (DecompressError::TooLarge | DecompressError::TooCostly)) => {
-            return failed(StatusCode::PAYLOAD_TOO_LARGE, &error.to_string());
-        }
-        Err(error @ DecompressError::Slow) => {
-            return failed(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
-        }
-        Err(error @ DecompressError::Damaged) => return failed(StatusCode::BAD_REQUEST, &error.to_string()),
+    let is_known = rights.is_some();
+    let request = AuthenticatedRequest { what, asked, incoming, client, rights, started };
+    let Some(trace) = face.node.begin_trace(started, Some(&parts.headers), is_known, client.address) else {
+        return request.answer(face).await;
     };
-    if body.is_whole() && body.bytes().is_empty() {
-        return failed(StatusCode::BAD_REQUEST, "there is no message");
-    }
-    let packed = asked.encoding;
-    let mut said = match what {
-        RspamdEndpoint::Learn { spam } => learn(face, asked, body, spam).await,
-        RspamdEndpoint::Scan { older } => {
-            let judged = scan(face, asked, body, started).await;
-            let seconds = started.elapsed().as_secs_f64();
-            answer(
-                StatusCode::OK,
-                JSON,
-                if older { judged.older_json(seconds) } else { judged.json(seconds) },
-            )
+    let work = Box::pin(request.answer(face));
+    let response = RequestTrace::bound(Some(Arc::clone(&trace)), work).await;
+    trace.finish_http(parts.method.as_str(), what.route(), response.status().as_u16());
+    response
+}
+
+/// A request that makes sense, and the rights that its password gives.
+struct AuthenticatedRequest {
+    what: RspamdEndpoint,
+    asked: RspamdRequest,
+    incoming: Incoming,
+    client: RspamdClient,
+    rights: Option<Arc<TokenGrant>>,
+    started: Instant,
+}
+
+impl AuthenticatedRequest {
+    async fn answer(self, face: &RspamdListener) -> RspamdResponse {
+        let AuthenticatedRequest { what, asked, incoming, client, rights, started } = self;
+        if let Some(refused) = refusal(face, what, rights, client.address) {
+            return refused;
         }
-        _ => tell(face, what).await,
-    };
-    if let Some((_, header)) = packed {
-        said = zipped(said, header).await;
+        if !what.wants_message() {
+            return tell(face, what).await;
+        }
+        let stage = RequestTrace::during("body");
+        let body = match timeout(face.idle(), collected(face, client, incoming)).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(CollectError::Ended(error))) => {
+                tracing::debug!(%error, listener = face.plan.name, "a body could not be read");
+                return closing(failed(StatusCode::BAD_REQUEST, "the message ended early"));
+            }
+            Ok(Err(CollectError::Slow(slow))) => {
+                face.misused(client.address, "slow-body", &slow);
+                return closing(failed(StatusCode::REQUEST_TIMEOUT, &format!("the message: {slow}")));
+            }
+            Err(_) => {
+                return closing(failed(StatusCode::REQUEST_TIMEOUT, "the message did not come in time"));
+            }
+        };
+        let body = match plain(face, &asked, body).await {
+            Ok(body) => body,
+            Err(error @ (DecompressError::TooLarge | DecompressError::TooCostly)) => {
+                return failed(StatusCode::PAYLOAD_TOO_LARGE, &error.to_string());
+            }
+            Err(error @ DecompressError::Slow) => {
+                return failed(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
+            }
+            Err(error @ DecompressError::Damaged) => {
+                return failed(StatusCode::BAD_REQUEST, &error.to_string());
+            }
+        };
+        if body.is_whole() && body.bytes().is_empty() {
+            return failed(StatusCode::BAD_REQUEST, "there is no message");
+        }
+        drop(stage);
+        let packed = asked.encoding;
+        let mut said = match what {
+            RspamdEndpoint::Learn { spam } => learn(face, asked, body, spam).await,
+            RspamdEndpoint::Scan { older } => {
+                let judged = scan(face, asked, body, started).await;
+                let seconds = started.elapsed().as_secs_f64();
+                answer(
+                    StatusCode::OK,
+                    JSON,
+                    if older { judged.older_json(seconds) } else { judged.json(seconds) },
+                )
+            }
+            _ => tell(face, what).await,
+        };
+        if let Some((_, header)) = packed {
+            said = zipped(said, header).await;
+        }
+        said
     }
-    said
 }
 
 /// Reads the headers that say something of the message.
@@ -321,16 +371,12 @@ fn read(headers: &HeaderMap) -> Result<RspamdRequest, RspamdRefusal> {
 }
 
 /// Returns what somebody is told who may not ask for this.
-async fn refusal(
+fn refusal(
     face: &RspamdListener,
     what: RspamdEndpoint,
-    asked: &RspamdRequest,
+    rights: Option<Arc<TokenGrant>>,
     client: Option<IpAddr>,
 ) -> Option<RspamdResponse> {
-    let rights = match &asked.password {
-        Some(password) => face.node.rights_of(password.as_bytes(), &face.plan.name, client).await,
-        None => None,
-    };
     let scope = what.scope();
     let open = match what {
         RspamdEndpoint::Learn { .. } => face.plan.settings.learn,

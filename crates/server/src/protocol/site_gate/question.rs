@@ -21,6 +21,7 @@ use crate::api;
 use crate::core::node::Node;
 use crate::core::preparation::LookupMode;
 use crate::core::problem::{HttpFailure, INTERNAL, MEDIA_TYPE};
+use crate::core::telemetry::RequestTrace;
 use crate::protocol::limit_group::{LimitGroup, limit_fields};
 
 /// Tells the application, through the proxy, that a request that passes is to be done silently nothing about.
@@ -111,7 +112,11 @@ impl GateQuestion<'_> {
         // A limit that counts by what the request does not have does not count it.
         let group = LimitGroup::of_known(&node.engine, plan, &forward.limits, |field| asked.field(field));
         let takes = group.takes(None);
-        if takes.is_empty() { Vec::new() } else { node.engine.take(&takes, node.now()).await }
+        if takes.is_empty() {
+            return Vec::new();
+        }
+        let _stage = RequestTrace::during("limits");
+        node.engine.take(&takes, node.now()).await
     }
 
     async fn decide(
@@ -126,7 +131,7 @@ impl GateQuestion<'_> {
         let target = VisitedTarget { method, authority: self.authority, path, query };
         visitor_identity::add(node, plan, pipeline, target, self.headers, &mut event).await;
         let prepared = node.prepare(pipeline, event, node.now(), LookupMode::Configured).await?;
-        let decisions = node.engine.decide(vec![prepared]).await;
+        let decisions = node.decide(vec![prepared]).await;
         let decision = decisions.into_iter().next();
         Ok(Some(decision.ok_or_else(|| INTERNAL.failure("the request was not decided"))?))
     }
