@@ -56,7 +56,7 @@ pub use listener::{
     BatchStreamPlan, ListenerPlan, MailEnforcement, MailFailureMode, MailPlan, MailReply, Protocol,
     ProtocolPlan, Replies, RespPlan,
 };
-pub use node::{AuditPlan, JournalPlan, NodePlan, ServerPlan, TelemetryPlan, UploadPlan};
+pub use node::{AuditPlan, JournalPlan, NodePlan, ServerPlan, TelemetryPlan, TelemetryProtocol, UploadPlan};
 pub use pipeline::authentication::{DnsListMeaning, DnsListPlan, DnsPlan};
 pub use pipeline::block_lists::BlockListColumns;
 pub use pipeline::candidate::Candidate;

@@ -51,10 +51,21 @@ pub struct NodePlan {
     pub telemetry: Option<TelemetryPlan>,
 }
 
+/// A protocol in which a collector takes OTLP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TelemetryProtocol {
+    /// Protocol buffers over HTTP/1.1.
+    Http,
+    /// Unary calls of gRPC.
+    Grpc,
+}
+
 /// Settings of what is sent to an OpenTelemetry collector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TelemetryPlan {
-    /// The URL of the collector, to which `/v1/traces` and `/v1/metrics` are added.
+    /// The protocol.
+    pub protocol: TelemetryProtocol,
+    /// The URL of the collector, to which over HTTP `/v1/traces` and `/v1/metrics` are added.
     pub endpoint: String,
     /// The value of `Authorization`.
     pub authorization: Option<String>,
@@ -81,11 +92,21 @@ impl TelemetryPlan {
                 Some(help),
             );
         }
+        let protocol = match view.str("protocol") {
+            Some("grpc") => TelemetryProtocol::Grpc,
+            _ => TelemetryProtocol::Http,
+        };
+        let path = rest.and_then(|rest| rest.trim_end_matches('/').split_once('/'));
+        if protocol == TelemetryProtocol::Grpc && path.is_some() {
+            let help = "expected a URL such as `http://127.0.0.1:4317`".to_owned();
+            problems.add(view.origin("endpoint"), "over gRPC the URL of a collector has no path", Some(help));
+        }
         let sample = view.float("sample").unwrap_or_default();
         if !(0.0..=1.0).contains(&sample) {
             problems.add(view.origin("sample"), format!("{sample} is no share from 0 to 1"), None);
         }
         Some(TelemetryPlan {
+            protocol,
             endpoint: endpoint.to_owned(),
             authorization: view.str("authorization").map(str::to_owned),
             sample,

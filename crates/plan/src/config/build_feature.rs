@@ -58,7 +58,8 @@ impl BuildFeature {
             BuildFeature::Grpc => {
                 let listeners = main.list("listener").into_iter();
                 let asking = listeners.filter(|view| matches!(view.str("protocol"), Some("envoy" | "grpc")));
-                asking.map(|view| view.origin("protocol")).collect()
+                let collector = main.section("telemetry").filter(|view| view.str("protocol") == Some("grpc"));
+                asking.chain(collector).map(|view| view.origin("protocol")).collect()
             }
             BuildFeature::MailAuth => {
                 let dns = main.section("dns").filter(|view| !view.strings("resolvers").is_empty());
@@ -131,6 +132,10 @@ mod tests {
         check(&listener("milter"), None);
         check(&listener("envoy"), Some((BuildFeature::Grpc, 4)));
         check(&listener("grpc"), Some((BuildFeature::Grpc, 4)));
+        let collector =
+            |protocol| format!("[telemetry]\nendpoint = \"http://[::1]:1\"\nprotocol = \"{protocol}\"");
+        check(&collector("http"), None);
+        check(&collector("grpc"), Some((BuildFeature::Grpc, 4)));
         check("[dns]\ntimeout = \"1s\"", None);
         check("[dns]\nresolvers = [\"127.0.0.1\"]", Some((BuildFeature::MailAuth, 3)));
         check("[journal]\nupload_every = \"1m\"", None);

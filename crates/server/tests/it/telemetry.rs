@@ -1,10 +1,22 @@
 //! Traces and metrics reach a collector, in the encoding that it knows.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::http::{HeaderMap, HeaderValue, Method, Request, Response};
+use futures_util::future::ready;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use crate::harness::{JSON_LINES, LOG, MESSAGE, PROBE, directory, start};
 
@@ -126,6 +138,65 @@ fn collector() -> (String, Receiver<(String, String, Vec<u8>)>) {
         }
     });
     (url, receiver)
+}
+
+/// A collector that takes OTLP over gRPC, and answers with this status: its URL, the calls that it gets as those over HTTP are,
+/// and the number of connections to it.
+fn grpc_collector(status: &'static str) -> (String, Receiver<(String, String, Vec<u8>)>, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (sender, receiver) = channel();
+    let connections = Arc::<AtomicUsize>::default();
+    let counted = Arc::clone(&connections);
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            while let Ok((stream, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::Relaxed);
+                let sender = sender.clone();
+                let service = service_fn(move |request: Request<Incoming>| {
+                    let sender = sender.clone();
+                    async move {
+                        let (head, body) = request.into_parts();
+                        let body = body.collect().await.unwrap().to_bytes();
+                        let (frame, message) = body.split_at(5);
+                        assert_eq!(frame[0], 0, "not compressed");
+                        assert_eq!(
+                            u32::from_be_bytes(frame[1..].try_into().unwrap()) as usize,
+                            message.len()
+                        );
+                        assert_eq!(
+                            (&head.method, head.headers["te"].as_bytes()),
+                            (&Method::POST, &b"trailers"[..])
+                        );
+                        let path = match head.uri.path() {
+                            "/opentelemetry.proto.collector.trace.v1.TraceService/Export" => "/v1/traces",
+                            "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export" => {
+                                "/v1/metrics"
+                            }
+                            other => panic!("{other}"),
+                        };
+                        // The test may be over.
+                        let _ =
+                            sender.send((path.to_owned(), format!("{:?}", head.headers), message.to_vec()));
+                        let mut trailers = HeaderMap::new();
+                        trailers.insert("grpc-status", HeaderValue::from_static(status));
+                        let body =
+                            Full::new(Bytes::from_static(&[0; 5])).with_trailers(ready(Some(Ok(trailers))));
+                        let answer =
+                            Response::builder().header("content-type", "application/grpc").body(body);
+                        Ok::<_, Infallible>(answer.unwrap())
+                    }
+                });
+                let served =
+                    http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service);
+                tokio::spawn(served);
+            }
+        });
+    });
+    (url, receiver, connections)
 }
 
 /// The spans of a request to the collector.
@@ -384,4 +455,69 @@ fn traces_of_strangers_do_not_count() {
     check("[]", "0.0", false);
     check("[\"192.0.2.0/24\"]", "1.0", false);
     check("[\"127.0.0.0/8\"]", "0.0", true);
+}
+
+#[test]
+fn a_collector_takes_both_over_grpc() {
+    let (url, got, connections) = grpc_collector("0");
+    let parent = tempfile::tempdir().unwrap();
+    let directory = directory(&parent.path().join("data"));
+    let settings = [
+        ("telemetry.endpoint", url.as_str()),
+        ("telemetry.protocol", "grpc"),
+        ("telemetry.sample", "1.0"),
+        ("telemetry.authorization", "Bearer collector"),
+        ("telemetry.metrics", "1h"),
+    ];
+    let server = start(&directory, &settings);
+    let (mut traces, mut metrics) = (Vec::new(), Vec::new());
+    // Several calls, so that a connection can be seen to be kept.
+    while traces.len() < 3 || metrics.is_empty() {
+        assert_eq!(server.post("/v1/decide?pipeline=web", &[LOG], PROBE).status, 200);
+        let (path, head, body) = got.recv_timeout(Duration::from_secs(60)).unwrap();
+        assert!(head.contains("application/grpc"), "{head}");
+        match path.as_str() {
+            "/v1/traces" => traces.push(spans(&body)),
+            _ => metrics.push(Message::read(&body)),
+        }
+    }
+    let names: Vec<String> = traces.concat().iter().map(|span| span.text(5)).collect();
+    for name in ["POST /v1/decide", "observe", "judge"] {
+        assert!(names.iter().any(|own| own == name), "{names:?}");
+    }
+    let of_scope = metrics[0].messages(1)[0].messages(2)[0].messages(2);
+    assert!(of_scope.iter().any(|metric| metric.text(1) == "tollhouse_ledger_keys"));
+    assert_eq!(connections.load(Ordering::Relaxed), 1, "one connection is kept");
+    server.stop();
+}
+
+#[test]
+fn a_collector_that_refuses_over_grpc_costs_no_request() {
+    let (url, got, _) = grpc_collector("14");
+    let parent = tempfile::tempdir().unwrap();
+    let directory = directory(&parent.path().join("data"));
+    let settings = [
+        ("telemetry.endpoint", url.as_str()),
+        ("telemetry.protocol", "grpc"),
+        ("telemetry.sample", "1.0"),
+        ("telemetry.metrics", "off"),
+    ];
+    let server = start(&directory, &settings);
+    for _ in 0..2 {
+        assert_eq!(server.post("/v1/decide?pipeline=web", &[LOG], PROBE).status, 200);
+        got.recv_timeout(Duration::from_secs(60)).unwrap();
+    }
+    let begun = std::time::Instant::now();
+    let count = |name: &str| {
+        let page = server.get("/metrics").body;
+        let value = page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+        value.unwrap_or_default()
+    };
+    while count("tollhouse_telemetry_failures_total ") < 2 {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(count("tollhouse_telemetry_spans_total "), 0);
+    assert!(count("tollhouse_telemetry_dropped_total ") > 0);
+    server.stop();
 }

@@ -284,13 +284,19 @@ pub(super) const TELEMETRY: Section = Section {
     name: "telemetry",
     form: SectionForm::Table,
     node: true,
-    doc: "Traces and metrics for an OpenTelemetry collector, by OTLP over HTTP. See [telemetry.md](../operating/telemetry.md).",
+    doc: "Traces and metrics for an OpenTelemetry collector, by OTLP. See [telemetry.md](../operating/telemetry.md).",
     settings: &[
         setting(
             "endpoint",
             SettingType::Text,
             None,
             "URL of the collector, such as `http://127.0.0.1:4318`. Without it nothing is traced or sent",
+        ),
+        setting(
+            "protocol",
+            SettingType::Choice(&["http", "grpc"]),
+            Some("\"http\""),
+            "OTLP over HTTP (port 4318 of most collectors), or over gRPC (4317)",
         ),
         setting(
             "authorization",

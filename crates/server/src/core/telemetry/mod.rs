@@ -1,14 +1,16 @@
-//! Traces and metrics for an OpenTelemetry collector (OTLP over HTTP, protocol buffers). Off unless `[telemetry]` names one.
+//! Traces and metrics for an OpenTelemetry collector (OTLP over HTTP or gRPC, protocol buffers). Off unless `[telemetry]` names one.
 //!
 //! ```text
 //! request ─► sampled? ─┬─ no: nothing is made
-//!                      └─ yes: spans of its stages ─► queue, bounded ─► each second ─► POST endpoint/v1/traces
+//!                      └─ yes: spans of its stages ─► queue, bounded ─► each second ─► POST endpoint/v1/traces, or `Export`
 //! page of metrics ─► now and then ─► POST endpoint/v1/metrics
 //! ```
 //!
 //! A request whose caller has a trace is sampled as that is, if the caller is known: a stranger could have everything traced.
 //! Of the others a share is. A collector that does not answer costs spans, and no request.
 
+#[cfg(feature = "grpc")]
+mod grpc;
 mod otlp;
 mod protobuf;
 mod trace;
@@ -23,7 +25,11 @@ use parking_lot::Mutex;
 use plan::TelemetryPlan;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
+#[cfg(feature = "grpc")]
+use tokio::runtime::Handle;
 
+#[cfg(feature = "grpc")]
+use self::grpc::{OtlpGrpcClient, OtlpService};
 use self::otlp::TelemetryResource;
 use self::trace::FinishedSpan;
 
@@ -73,12 +79,43 @@ impl SpanQueue {
     }
 }
 
+/// A client of the collector, in its protocol.
+#[derive(Debug)]
+enum CollectorClient {
+    Http(ureq::Agent),
+    #[cfg(feature = "grpc")]
+    Grpc(Box<OtlpGrpcClient>),
+}
+
+impl CollectorClient {
+    fn new(plan: &TelemetryPlan) -> CollectorClient {
+        #[cfg(feature = "grpc")]
+        if plan.protocol == plan::TelemetryProtocol::Grpc {
+            return CollectorClient::Grpc(Box::new(OtlpGrpcClient::new(plan)));
+        }
+        let agent = ureq::Agent::config_builder()
+            .timeout_global(Some(WITHIN))
+            .max_redirects(0)
+            .proxy(None)
+            .user_agent(concat!("tollhouse/", env!("CARGO_PKG_VERSION")))
+            .build();
+        CollectorClient::Http(agent.into())
+    }
+}
+
+/// The kind of a message to the collector.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OtlpSignal {
+    Traces,
+    Metrics,
+}
+
 /// The sender of spans and metrics to a collector.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     plan: TelemetryPlan,
     queue: Arc<SpanQueue>,
-    agent: ureq::Agent,
+    collector: CollectorClient,
     /// Numbers below this are sampled.
     threshold: u64,
     sent: Counter,
@@ -98,19 +135,13 @@ impl Telemetry {
         let mut seed = [0; 8];
         // Without it ids are those of another start: traces of two starts may be taken for one.
         let _ = getrandom::fill(&mut seed);
-        let agent = ureq::Agent::config_builder()
-            .timeout_global(Some(WITHIN))
-            .max_redirects(0)
-            .proxy(None)
-            .user_agent(concat!("tollhouse/", env!("CARGO_PKG_VERSION")))
-            .build();
         Telemetry {
             queue: Arc::new(SpanQueue {
                 waiting: Mutex::default(),
                 last: AtomicU64::new(u64::from_le_bytes(seed)),
                 dropped,
             }),
-            agent: agent.into(),
+            collector: CollectorClient::new(plan),
             threshold: (plan.sample.clamp(0.0, 1.0) * u64::MAX as f64) as u64,
             plan: plan.clone(),
             sent,
@@ -145,27 +176,42 @@ impl Telemetry {
     /// Sends the metrics of a page, which count since a time. Blocks.
     pub(crate) fn send_metrics(&self, instance: &str, page: &str, since: Time, now: Time) {
         let resource = TelemetryResource::of(instance);
-        self.send("/v1/metrics", &otlp::metrics(&resource, page, nanos(since), nanos(now)));
+        self.send(OtlpSignal::Metrics, &otlp::metrics(&resource, page, nanos(since), nanos(now)));
     }
 
     /// Sends a message to the collector. Blocks.
-    fn send(&self, path: &str, body: &[u8]) -> bool {
+    fn send(&self, signal: OtlpSignal, body: &[u8]) -> bool {
+        let sent = match &self.collector {
+            CollectorClient::Http(agent) => self.post(agent, signal, body).map_err(|error| error.to_string()),
+            #[cfg(feature = "grpc")]
+            CollectorClient::Grpc(client) => {
+                let service = match signal {
+                    OtlpSignal::Traces => OtlpService::Traces,
+                    OtlpSignal::Metrics => OtlpService::Metrics,
+                };
+                let call = client.send(service, body, WITHIN, ANSWER_BYTES_MAX as usize);
+                Handle::current().block_on(call).map_err(|error| error.to_string())
+            }
+        };
+        if let Err(error) = &sent {
+            self.failures.inc();
+            tracing::debug!(error, endpoint = self.plan.endpoint, "the collector does not take it");
+        }
+        sent.is_ok()
+    }
+
+    fn post(&self, agent: &ureq::Agent, signal: OtlpSignal, body: &[u8]) -> Result<(), ureq::Error> {
+        let path = match signal {
+            OtlpSignal::Traces => "/v1/traces",
+            OtlpSignal::Metrics => "/v1/metrics",
+        };
         let url = format!("{}{path}", self.plan.endpoint.trim_end_matches('/'));
-        let mut request = self.agent.post(&url).header("content-type", "application/x-protobuf");
+        let mut request = agent.post(&url).header("content-type", "application/x-protobuf");
         if let Some(value) = &self.plan.authorization {
             request = request.header("authorization", value);
         }
-        let answer = request.send(body);
-        match answer
-            .and_then(|mut answer| answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec())
-        {
-            Ok(_) => true,
-            Err(error) => {
-                self.failures.inc();
-                tracing::debug!(%error, url, "the collector does not take it");
-                false
-            }
-        }
+        let mut answer = request.send(body)?;
+        answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec().map(|_| ())
     }
 
     /// Sends the spans that wait. Blocks.
@@ -176,7 +222,7 @@ impl Telemetry {
             if spans.is_empty() {
                 return;
             }
-            if !self.send("/v1/traces", &otlp::traces(resource, &spans)) {
+            if !self.send(OtlpSignal::Traces, &otlp::traces(resource, &spans)) {
                 self.queue.dropped.inc_by(spans.len() as u64);
                 return;
             }
