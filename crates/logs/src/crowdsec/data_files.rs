@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use crate::crowdsec::enrichment::CrowdsecEnrichment;
 use crate::crowdsec::expression::compile_regex;
 use crate::crowdsec::value::ExprValue;
 
@@ -31,6 +32,8 @@ enum DataFileEntry {
 /// Files by the names that configurations call them.
 #[derive(Debug, Default)]
 pub struct CrowdsecDataFiles {
+    /// Databases of addresses, and who knows their names.
+    pub enrichment: CrowdsecEnrichment,
     files: BTreeMap<Arc<str>, DataFile>,
 }
 

@@ -32,6 +32,8 @@ pub struct ExprMemory {
     /// Texts that parsers put aside.
     pub stash: CrowdsecStash,
     pub(crate) xml: XmlCache,
+    /// The number of bans that a source is taken to have had, for functions that ask.
+    pub bans: i64,
 }
 
 /// The surroundings of an evaluation.
@@ -592,6 +594,20 @@ mod tests {
         check("if 1 > 2 { 'a' } else if true { 1; let x = 'b'; x + 'c' } else { 'd' }", "bc");
         check("evt.Time.Hour() == 0 && evt.Time.Weekday().String() == 'Thursday'", "true");
         check("/* a comment */ 1 // another", "1");
+        check("splitAfter('a,b,', ',') | join('|')", "a,|b,|");
+        check("SplitAfterN('a,b,c', ',', 2)", "[a, b,c]");
+        check("toBase64('ab') + B64Encode('') + fromBase64('YWJj')", "YWI=abc");
+        check("median([3, 1, 2]) + mean([1, 2])", "3.5");
+        check("uniq([1, 2, 1]) | sort('desc') | take(1)", "[2]");
+        check("values({'a': 1, 'b': 2}) | sum()", "3");
+        check("fromPairs(toPairs({'a': 1})).a + len(Flatten([[1], [2]]))", "3");
+        check("type([1]) + type('x') + type(nil)", "arraystringnil");
+        check("bitand(6, 3) + bitshl(1, 4) + bitnot(0) + bitushr(-1, 63)", "18");
+        check(
+            "AverageInterval([date('2024-01-01T00:00:10Z'), date('2024-01-01T00:00:00Z')]) == duration('10s')",
+            "true",
+        );
+        check("Sprintf('%dh', (GetDecisionsCount('192.0.2.7') + 1) * 4)", "4h");
     }
 
     #[test]
@@ -605,6 +621,7 @@ mod tests {
         check("nobody(1)", "error");
         check("len(1..9000000) > 0", "error: it takes too many steps");
         check(r"all(1..3000, {all(1..3000, {# > 0})})", "error: it takes too many steps");
+        check("bitshl(1, 64)", "error");
         check("'a' +", "no expression");
         check("a b", "no expression");
         check("'a' matches '('", "no expression");

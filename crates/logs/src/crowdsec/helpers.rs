@@ -12,18 +12,25 @@ use crate::crowdsec::value::{ExprObject, ExprValue, TextMap};
 use crate::crowdsec::{duration, go_date};
 
 /// Names of the functions that are known, in order.
-pub const FUNCTIONS: [&str; 96] = [
+pub const FUNCTIONS: [&str; 127] = [
     "Atof",
+    "AverageInterval",
     "B64Decode",
     "B64Encode",
+    "Base64Encode",
     "Base64Decode",
     "Distance",
     "Distinct",
-    "File",
     "Fields",
+    "File",
+    "Flatten",
     "FlattenDistinct",
     "FloatApproxEqual",
     "Get",
+    "GetActiveDecisionsCount",
+    "GetActiveDecisionsTimeLeft",
+    "GetDecisionsCount",
+    "GetDecisionsSinceCount",
     "GetFromStash",
     "Hostname",
     "Index",
@@ -58,10 +65,14 @@ pub const FUNCTIONS: [&str; 96] = [
     "ReplaceAll",
     "SetInStash",
     "Split",
+    "SplitAfter",
+    "SplitAfterN",
     "SplitN",
     "Sprintf",
+    "String",
     "TimeNow",
     "ToJson",
+    "ToJsonString",
     "ToString",
     "Trim",
     "TrimLeft",
@@ -75,8 +86,17 @@ pub const FUNCTIONS: [&str; 96] = [
     "XMLGetNodeValue",
     "abs",
     "basename",
+    "bitand",
+    "bitnand",
+    "bitnot",
+    "bitor",
+    "bitshl",
+    "bitshr",
+    "bitushr",
+    "bitxor",
     "ceil",
     "concat",
+    "date",
     "duration",
     "first",
     "flatten",
@@ -84,6 +104,7 @@ pub const FUNCTIONS: [&str; 96] = [
     "floor",
     "fromBase64",
     "fromJSON",
+    "fromPairs",
     "get",
     "hasPrefix",
     "hasSuffix",
@@ -96,19 +117,29 @@ pub const FUNCTIONS: [&str; 96] = [
     "len",
     "lower",
     "max",
+    "mean",
+    "median",
     "min",
     "now",
     "repeat",
     "replace",
     "reverse",
     "round",
+    "sort",
     "split",
+    "splitAfter",
     "string",
+    "take",
+    "toBase64",
     "toJSON",
+    "toPairs",
     "trim",
     "trimPrefix",
     "trimSuffix",
+    "type",
+    "uniq",
     "upper",
+    "values",
 ];
 
 /// Orders values of one kind.
@@ -261,6 +292,27 @@ pub(crate) fn call(
                 (_, None) => texts(text.split(by.as_ref())),
             }
         }
+        "splitAfter" | "SplitAfter" | "SplitAfterN" => {
+            let (text, by) = (t(0)?, t(1)?);
+            let most = arguments.get(2).and_then(ExprValue::as_number).filter(|most| *most >= 1.0);
+            evaluator.pay(text.len())?;
+            if by.is_empty() {
+                texts(text.chars().map(|c| c.to_string()))
+            } else {
+                let mut pieces: Vec<&str> = text.split_inclusive(by.as_ref()).collect();
+                // What stands behind the last separator is a piece, even if it is empty.
+                if text.is_empty() || text.ends_with(by.as_ref()) {
+                    pieces.push("");
+                }
+                let most = most.map_or(pieces.len(), |most| most as usize).max(1);
+                if pieces.len() > most {
+                    let length: usize = pieces[..most - 1].iter().map(|piece| piece.len()).sum();
+                    pieces.truncate(most - 1);
+                    pieces.push(&text[length..]);
+                }
+                texts(pieces.into_iter())
+            }
+        }
         "Fields" => texts(t(0)?.split_whitespace()),
         "Join" | "join" => {
             let items = list(name, arguments, 0)?;
@@ -290,7 +342,7 @@ pub(crate) fn call(
             evaluator.pay(t(0)?.len().saturating_mul(times))?;
             ExprValue::from(t(0)?.repeat(times))
         }
-        "string" | "ToString" => match arguments.first() {
+        "string" | "ToString" | "String" => match arguments.first() {
             Some(value) => ExprValue::from(value.to_string()),
             None => return error("`string` wants a value"),
         },
@@ -331,13 +383,101 @@ pub(crate) fn call(
             };
             found.cloned().unwrap_or(ExprValue::Nil)
         }
+        "mean" | "median" => {
+            let mut all = Vec::new();
+            flatten(evaluator, arguments, &mut all, 0)?;
+            let mut numbers = Vec::with_capacity(all.len());
+            for item in &all {
+                let Some(number) = item.as_number() else { return error("a mean wants numbers") };
+                numbers.push(number);
+            }
+            if numbers.is_empty() {
+                return Ok(ExprValue::Float(0.0));
+            }
+            evaluator.pay(numbers.len().saturating_mul(8))?;
+            numbers.sort_by(f64::total_cmp);
+            let middle = numbers.len() / 2;
+            ExprValue::Float(match name {
+                "mean" => numbers.iter().sum::<f64>() / numbers.len() as f64,
+                _ if numbers.len() % 2 == 1 => numbers[middle],
+                _ => f64::midpoint(numbers[middle - 1], numbers[middle]),
+            })
+        }
+        "sort" => {
+            let mut items = list(name, arguments, 0)?.to_vec();
+            evaluator.pay(items.len().saturating_mul(16))?;
+            items.sort_by(order);
+            if optional(1) == Some("desc") {
+                items.reverse();
+            }
+            ExprValue::List(Arc::new(items))
+        }
+        "take" => {
+            let items = list(name, arguments, 0)?;
+            let most = number(name, arguments, 1)?.max(0.0) as usize;
+            ExprValue::List(Arc::new(items[..most.min(items.len())].to_vec()))
+        }
+        "values" | "toPairs" => {
+            let members: Vec<(Arc<str>, ExprValue)> = match arguments.first() {
+                Some(ExprValue::Map(map)) => {
+                    map.iter().map(|(key, value)| (Arc::clone(key), value.clone())).collect()
+                }
+                Some(ExprValue::Texts(map)) => map
+                    .iter()
+                    .map(|(key, value)| (Arc::clone(key), ExprValue::Text(Arc::clone(value))))
+                    .collect(),
+                _ => return error(format!("`{name}` wants a map")),
+            };
+            evaluator.pay(members.len())?;
+            let of = |(key, value)| match name {
+                "values" => value,
+                _ => ExprValue::List(Arc::new(vec![ExprValue::Text(key), value])),
+            };
+            ExprValue::List(Arc::new(members.into_iter().map(of).collect()))
+        }
+        "fromPairs" => {
+            let pairs = list(name, arguments, 0)?;
+            evaluator.pay(pairs.len())?;
+            let mut map = BTreeMap::new();
+            for pair in pairs {
+                let ExprValue::List(pair) = pair else { return error("`fromPairs` wants pairs") };
+                let [key, value] = pair.as_slice() else { return error("`fromPairs` wants pairs") };
+                map.insert(Arc::from(key.to_string()), value.clone());
+            }
+            ExprValue::Map(Arc::new(map))
+        }
+        "type" => ExprValue::from(match arguments.first() {
+            Some(ExprValue::List(_)) => "array",
+            Some(value) => value.kind(),
+            None => return error("`type` wants a value"),
+        }),
+        "bitand" | "bitor" | "bitxor" | "bitnand" | "bitshl" | "bitshr" | "bitushr" => match arguments {
+            [ExprValue::Int(one), ExprValue::Int(other)] => {
+                let places = u32::try_from((*other).clamp(0, 63)).unwrap_or(0);
+                ExprValue::Int(match name {
+                    "bitand" => one & other,
+                    "bitor" => one | other,
+                    "bitxor" => one ^ other,
+                    "bitnand" => one & !other,
+                    _ if !(0..64).contains(other) => return error("bits are moved by 0 to 63 places"),
+                    "bitshl" => one.wrapping_shl(places),
+                    "bitshr" => one >> places,
+                    _ => (one.cast_unsigned() >> places).cast_signed(),
+                })
+            }
+            _ => return error(format!("`{name}` wants two whole numbers")),
+        },
+        "bitnot" => match arguments.first() {
+            Some(ExprValue::Int(one)) => ExprValue::Int(!one),
+            _ => return error("`bitnot` wants a whole number"),
+        },
         "first" => list(name, arguments, 0)?.first().cloned().unwrap_or(ExprValue::Nil),
         "last" => list(name, arguments, 0)?.last().cloned().unwrap_or(ExprValue::Nil),
         "reverse" => ExprValue::List(Arc::new(list(name, arguments, 0)?.iter().rev().cloned().collect())),
-        "concat" | "flatten" | "FlattenDistinct" | "Distinct" => {
+        "concat" | "flatten" | "Flatten" | "FlattenDistinct" | "Distinct" | "uniq" => {
             let mut all = Vec::new();
             flatten(evaluator, arguments, &mut all, 0)?;
-            if name.ends_with("Distinct") {
+            if name.ends_with("Distinct") || name == "uniq" {
                 let mut distinct: Vec<ExprValue> = Vec::new();
                 for item in all {
                     evaluator.pay(distinct.len() + 1)?;
@@ -373,7 +513,7 @@ pub(crate) fn call(
             Some(length) => ExprValue::Duration(length),
             None => return error("this is no duration"),
         },
-        "toJSON" | "ToJson" => match arguments.first() {
+        "toJSON" | "ToJson" | "ToJsonString" => match arguments.first() {
             Some(value) => {
                 evaluator.pay(1_000)?;
                 ExprValue::from(value.to_json().to_string())
@@ -389,6 +529,7 @@ pub(crate) fn call(
             None if name == "fromBase64" => return error("this is no Base64"),
             None => ExprValue::from(""),
         },
+        "toBase64" | "B64Encode" | "Base64Encode" => ExprValue::from(to_base64(t(0)?.as_bytes())),
         "basename" => ExprValue::from(t(0)?.trim_end_matches('/').rsplit('/').next().unwrap_or_default()),
         "FloatApproxEqual" => {
             ExprValue::Bool((number(name, arguments, 0)? - number(name, arguments, 1)?).abs() < 1e-6)
@@ -410,6 +551,11 @@ pub(crate) fn call(
             evaluator.pay(work)?;
             ExprValue::Text(evaluator.environment.data.look_up(file, text))
         }
+        // Bans that a source had before.
+        "GetDecisionsCount" | "GetDecisionsSinceCount" | "GetActiveDecisionsCount" => {
+            ExprValue::Int(evaluator.environment.memory.bans)
+        }
+        "GetActiveDecisionsTimeLeft" => ExprValue::Duration(0),
         // What was put aside.
         "GetFromStash" => {
             let now = evaluator.environment.now;
@@ -504,14 +650,20 @@ pub(crate) fn call(
             }
             ExprValue::Float(kilometres(places))
         }
-        "MedianInterval" => {
+        "MedianInterval" | "AverageInterval" => {
             let mut times = Vec::new();
             for item in list(name, arguments, 0)? {
-                let ExprValue::Moment(at) = item else { return error("`MedianInterval` wants times") };
+                let ExprValue::Moment(at) = item else { return error(format!("`{name}` wants times")) };
                 times.push(*at);
             }
             evaluator.pay(times.len().saturating_mul(8))?;
-            ExprValue::Duration(median_interval(times))
+            ExprValue::Duration(match (name, times.iter().min(), times.iter().max()) {
+                ("AverageInterval", Some(first), Some(last)) if times.len() > 1 => {
+                    last.saturating_sub(*first) / (times.len() as i64 - 1)
+                }
+                ("AverageInterval", ..) => 0,
+                _ => median_interval(times),
+            })
         }
         "ParseUnix" | "ParseUnixTime" => match t(0)?.parse::<f64>() {
             Ok(seconds) if seconds > 0.0 && seconds < 9e9 => {
@@ -777,6 +929,23 @@ fn base64(text: &str) -> Option<Vec<u8>> {
         }
     }
     Some(bytes)
+}
+
+fn to_base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let byte = |index: usize| u32::from(group.get(index).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for letter in 0..4 {
+            text.push(if letter <= group.len() {
+                char::from(LETTERS[(bits >> (18 - 6 * letter) & 63) as usize])
+            } else {
+                '='
+            });
+        }
+    }
+    text
 }
 
 /// Writes values into a text, as Go's `Sprintf` does with its usual signs.

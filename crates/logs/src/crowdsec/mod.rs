@@ -12,6 +12,7 @@ pub mod acquisition;
 pub mod bucket;
 pub mod data_files;
 pub mod duration;
+pub mod enrichment;
 pub mod evaluation;
 pub mod expression;
 pub mod go_date;

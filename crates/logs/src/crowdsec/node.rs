@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::crowdsec::data_files::CrowdsecDataFiles;
+use crate::crowdsec::enrichment::{CrowdsecEnrichment, EnrichmentMethod};
 use crate::crowdsec::evaluation::{ExprEnvironment, ExprMemory};
 use crate::crowdsec::expression::CrowdsecExpression;
 use crate::crowdsec::helpers::{self, masked};
@@ -16,9 +17,6 @@ use crate::grok::{GrokLibrary, GrokPattern};
 /// Most nodes inside of one another.
 const DEPTH_MAX: usize = 16;
 
-/// Ways of enrichment that need what is not here: databases of networks, a name service.
-const OUTSIDE: [&str; 4] = ["GeoIpASN", "GeoIpCity", "IpToRange", "reverse_dns"];
-
 /// The part of a record that a static sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum StaticTarget {
@@ -26,7 +24,8 @@ enum StaticTarget {
     Meta(Arc<str>),
     Enriched(Arc<str>),
     Path(String),
-    Method(String),
+    Date,
+    Enrichment(EnrichmentMethod),
 }
 
 #[derive(Debug)]
@@ -105,6 +104,8 @@ pub(crate) struct NodeContext<'c> {
 pub(crate) struct NodeReader<'r> {
     pub(crate) file: &'r str,
     pub(crate) library: &'r mut GrokLibrary,
+    /// The knowledge of addresses that methods ask; none where there are no statics.
+    pub(crate) enrichment: Option<&'r CrowdsecEnrichment>,
     pub(crate) problems: &'r mut Vec<CrowdsecProblem>,
 }
 
@@ -118,7 +119,7 @@ impl NodeReader<'_> {
         match CrowdsecExpression::parse(text) {
             Ok(expression) => {
                 for function in expression.functions() {
-                    if !helpers::FUNCTIONS.contains(&function.as_ref()) && function.as_ref() != "date" {
+                    if !helpers::FUNCTIONS.contains(&function.as_ref()) {
                         self.problem(node.line, format!("the function `{function}` is not known"));
                         return None;
                     }
@@ -138,15 +139,20 @@ impl NodeReader<'_> {
 
     fn one_static(&mut self, node: &DocumentNode) -> Option<ParserStatic> {
         let target = if let Some(method) = node.text_of("method") {
-            if OUTSIDE.contains(&method) {
-                self.problem(node.line, format!("`{method}` is not asked: it needs what is not in the log"));
-                return None;
+            match EnrichmentMethod::of(method) {
+                Some(known) => {
+                    if let Some(why) = self.enrichment.and_then(|enrichment| enrichment.lacks(known)) {
+                        self.problem(node.line, format!("`{method}` is not asked: {why}"));
+                        return None;
+                    }
+                    StaticTarget::Enrichment(known)
+                }
+                None if method == "ParseDate" => StaticTarget::Date,
+                None => {
+                    self.problem(node.line, format!("the method `{method}` is not known"));
+                    return None;
+                }
             }
-            if method != "ParseDate" {
-                self.problem(node.line, format!("the method `{method}` is not known"));
-                return None;
-            }
-            StaticTarget::Method(method.to_owned())
         } else if let Some(name) = node.text_of("parsed") {
             StaticTarget::Parsed(Arc::from(name))
         } else if let Some(name) = node.text_of("meta") {
@@ -340,8 +346,8 @@ impl ParserStatic {
                 as_text(evaluate(expression, record, context)).unwrap_or_default()
             }
         };
-        let is_method = matches!(self.target, StaticTarget::Method(_));
-        if value.is_empty() && !is_method {
+        let is_date = matches!(self.target, StaticTarget::Date);
+        if value.is_empty() && !is_date {
             return;
         }
         match &self.target {
@@ -357,7 +363,11 @@ impl ParserStatic {
             StaticTarget::Path(path) => {
                 record.set(path, &value);
             }
-            StaticTarget::Method(_) => parse_date(record, &value, context.now),
+            StaticTarget::Date => parse_date(record, &value, context.now),
+            StaticTarget::Enrichment(method) => {
+                let facts = context.data.enrichment.facts(*method, &value);
+                Arc::make_mut(&mut record.enriched).extend(facts);
+            }
         }
     }
 }

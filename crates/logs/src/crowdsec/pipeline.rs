@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::crowdsec::bucket::{CrowdsecBuckets, PourContext};
 use crate::crowdsec::data_files::CrowdsecDataFiles;
+use crate::crowdsec::enrichment::CrowdsecEnrichment;
 use crate::crowdsec::evaluation::ExprMemory;
 use crate::crowdsec::kept_buckets::{KEPT_LINES_MAX, KeptBuckets};
 use crate::crowdsec::node::{NodeContext, NodeReader, ParserNode};
@@ -34,6 +35,7 @@ impl CrowdsecParsers {
         files: &CrowdsecFiles,
         paths: &[String],
         library: &mut GrokLibrary,
+        enrichment: &CrowdsecEnrichment,
         problems: &mut Vec<CrowdsecProblem>,
     ) -> CrowdsecParsers {
         let mut by_name: Vec<(&str, &str, &str)> = Vec::new();
@@ -61,7 +63,7 @@ impl CrowdsecParsers {
                     continue;
                 }
             };
-            let mut reader = NodeReader { file: path, library, problems };
+            let mut reader = NodeReader { file: path, library, enrichment: Some(enrichment), problems };
             let nodes = documents.iter().filter_map(|document| reader.node(document, 0));
             let nodes: Vec<ParserNode> = nodes.collect();
             stages.entry(stage).or_default().extend(nodes);
@@ -227,13 +229,24 @@ impl CrowdsecPipeline {
             files.0.iter().filter(|(path, _)| path.starts_with("patterns/") && !path.contains('.'));
         patterns.for_each(|(_, text)| library.add_file(text));
         let mut overflow_library = library.clone();
-        let mut parsers = CrowdsecParsers::read(files, &selection.parsers, &mut library, problems);
+        let mut parsers =
+            CrowdsecParsers::read(files, &selection.parsers, &mut library, &data.enrichment, problems);
         if !overrides.is_empty() {
-            let mut reader = NodeReader { file: "config.yaml", library: &mut library, problems };
+            let mut reader = NodeReader {
+                file: "config.yaml",
+                library: &mut library,
+                enrichment: Some(&data.enrichment),
+                problems,
+            };
             parsers.put_first(reader.overrides(overrides));
         }
-        let postoverflows =
-            CrowdsecParsers::read(files, &selection.postoverflows, &mut overflow_library, problems);
+        let postoverflows = CrowdsecParsers::read(
+            files,
+            &selection.postoverflows,
+            &mut overflow_library,
+            &data.enrichment,
+            problems,
+        );
         let scenarios = read_scenarios(files, &selection.scenarios, problems);
         for scenario in &scenarios {
             for file in scenario.data.iter().filter(|file| !data.has(file)) {

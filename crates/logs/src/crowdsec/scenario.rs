@@ -143,7 +143,7 @@ pub(crate) fn read(
     }
     let mut library = GrokLibrary::default();
     let before = problems.len();
-    let mut reader = NodeReader { file, library: &mut library, problems };
+    let mut reader = NodeReader { file, library: &mut library, enrichment: None, problems };
     let mut expression = |document: &DocumentNode, name: &str| {
         let node = document.get(name).filter(|node| node.text().is_some_and(|text| !text.is_empty()))?;
         reader.expression(node)
