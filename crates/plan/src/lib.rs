@@ -91,7 +91,7 @@ pub use reference::reference;
 pub use review::ReviewPlan;
 pub use saved_search::SavedSearch;
 pub use signers::{KeyDirectoryPlan, KeyDirectorySource, is_protected_url};
-pub use source::{SourceInput, SourcePlan, SyslogPlan, SyslogTransport};
+pub use source::{CrowdsecPlan, SourceInput, SourcePlan, SyslogPlan, SyslogTransport};
 pub use tls::{ClientCertificates, TlsPlan, TlsVersion};
 pub use token::TokenPlan;
 

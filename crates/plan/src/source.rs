@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use event::Span;
 use judge::{Network, Networks};
@@ -35,6 +36,19 @@ pub struct SourcePlan {
     pub csv: Option<CsvColumns>,
     /// The zone of dates that name none, in place of that of the pipeline.
     pub zone: Option<String>,
+    /// Parsers and scenarios of CrowdSec that lines go through, if they do.
+    pub crowdsec: Option<CrowdsecPlan>,
+}
+
+/// Parsers and scenarios of CrowdSec that a source's lines go through: each overflow is an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CrowdsecPlan {
+    /// The folder of parsers and scenarios.
+    pub directory: PathBuf,
+    /// The folder of files that scenarios look into, if it is named.
+    pub data_files: Option<PathBuf>,
+    /// The type by which parsers know the lines.
+    pub kind: String,
 }
 
 /// The place that lines of a source come from.
@@ -152,7 +166,8 @@ pub(super) fn compile(
         let zone = checked_zone(&view, problems);
         let Some((pipeline, reads)) = pipeline(&view, drafts, problems) else { continue };
         let csv = csv(&view, reads, problems);
-        found.push(SourcePlan { name: name.to_owned(), input, pipeline, csv, zone });
+        let crowdsec = crowdsec(&view, reads, csv.is_some(), problems);
+        found.push(SourcePlan { name: name.to_owned(), input, pipeline, csv, zone, crowdsec });
     }
     found
 }
@@ -296,6 +311,36 @@ fn csv(view: &ConfigView<'_>, reads: PipelineInput, problems: &mut ConfigProblem
     }
     let names = columns.into_iter().map(|(name, _)| name.to_owned()).collect();
     Some(CsvColumns { names, separator })
+}
+
+/// The parsers and scenarios of CrowdSec that lines go through.
+fn crowdsec(
+    view: &ConfigView<'_>,
+    reads: PipelineInput,
+    is_csv: bool,
+    problems: &mut ConfigProblems,
+) -> Option<CrowdsecPlan> {
+    let Some(directory) = view.str("crowdsec").filter(|directory| !directory.is_empty()) else {
+        for key in ["log_type", "data_files"].into_iter().filter(|key| view.is_given(key)) {
+            let help = "add crowdsec = \"/etc/crowdsec\", or leave it out".to_owned();
+            problems.add(view.origin(key), format!("`{key}` is for `crowdsec` alone"), Some(help));
+        }
+        return None;
+    };
+    if reads != PipelineInput::Json {
+        let help = "name the pipeline that `tollhouse import crowdsec` writes: pipeline = \"crowdsec\"";
+        let what = "`crowdsec` makes events with fields, for a pipeline with `input = \"json\"`";
+        problems.add(view.origin("crowdsec"), what, Some(help.to_owned()));
+    }
+    if is_csv {
+        let help = "leave `format` out: CrowdSec's parsers read the lines".to_owned();
+        problems.add(view.origin("format"), "`csv` does not go with `crowdsec`", Some(help));
+    }
+    Some(CrowdsecPlan {
+        directory: PathBuf::from(directory),
+        data_files: view.str("data_files").filter(|folder| !folder.is_empty()).map(PathBuf::from),
+        kind: view.str("log_type").unwrap_or("syslog").to_owned(),
+    })
 }
 
 /// The pipeline that a source names, or the first that reads logs, with its input.

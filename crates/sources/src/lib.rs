@@ -10,6 +10,8 @@
 //!
 //! This crate reads no clock and waits for nothing but for `journalctl`: whoever polls sleeps in between.
 
+pub mod crowdsec_files;
+pub mod crowdsec_reader;
 pub mod file_follower;
 mod followed_file;
 pub mod journal_follower;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use logs::crowdsec::kept_buckets::KeptBuckets;
 use serde::{Deserialize, Serialize};
 
 /// Most positions of files that are gone.
@@ -26,7 +27,7 @@ pub struct FilePosition {
 }
 
 /// Positions of all that a source reads.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SourcePositions {
     /// Files by their paths.
     pub files: BTreeMap<String, FilePosition>,
@@ -36,6 +37,9 @@ pub struct SourcePositions {
     /// The journal's cursor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
+    /// CrowdSec's buckets as they were here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buckets: Option<KeptBuckets>,
 }
 
 impl SourcePositions {

@@ -1,7 +1,7 @@
-//! Sources that an installation of CrowdSec reads, and the length of its bans: `acquis.yaml`, `acquis.d`, `profiles.yaml`.
+//! Sources that an installation of CrowdSec reads: `acquis.yaml`, `acquis.d`.
 
 use crate::crowdsec::yaml::{self, DocumentNode};
-use crate::crowdsec::{CrowdsecFiles, CrowdsecProblem, duration};
+use crate::crowdsec::{CrowdsecFiles, CrowdsecProblem};
 
 /// A source of lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,25 +52,4 @@ pub fn sources(files: &CrowdsecFiles, problems: &mut Vec<CrowdsecProblem>) -> Ve
         }
     }
     sources
-}
-
-/// Reads how long the first profile that bans does so, in nanoseconds.
-pub fn ban_length(files: &CrowdsecFiles, problems: &mut Vec<CrowdsecProblem>) -> Option<i64> {
-    let text = files.get("profiles.yaml")?;
-    let documents = yaml::documents("profiles.yaml", text).map_err(|problem| problems.push(problem)).ok()?;
-    for document in &documents {
-        if let Some(expression) = document.get("duration_expr") {
-            problems.push(CrowdsecProblem {
-                file: "profiles.yaml".to_owned(),
-                line: expression.line,
-                message: "`duration_expr` is not asked: bans have the profile's `duration`".to_owned(),
-            });
-        }
-        let ban =
-            document.items_of("decisions").iter().find(|decision| decision.text_of("type") == Some("ban"));
-        if let Some(length) = ban.and_then(|ban| ban.text_of("duration")).and_then(duration::parse) {
-            return Some(length);
-        }
-    }
-    None
 }

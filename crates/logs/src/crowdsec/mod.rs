@@ -23,6 +23,7 @@ pub mod kept_buckets;
 pub mod node;
 pub mod overflow;
 pub mod pipeline;
+pub mod profile;
 pub mod record;
 pub mod scenario;
 pub mod stash;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::duration::{self, FailDuration};
 use super::filter::Fail2banFilter;
+use super::formula::{self, BanTimeFacts};
 use super::merged::MergedConfig;
 use super::{Fail2banFiles, Fail2banProblem, option_list};
 use event::Span;
@@ -14,10 +15,15 @@ const JAILS_MAX: usize = 2_000;
 /// Bans that become longer with each one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BanIncrement {
-    /// The factor of the second ban's length, and so on; doubled each time if there are none.
+    /// Factors of lengths by the number of bans before; the last one is for all further ones. If there are none, the formula
+    /// counts.
     pub multipliers: Vec<f64>,
-    /// A factor of all of them.
+    /// A formula of Python; lengths are doubled if there is none.
+    pub formula: Option<String>,
+    /// A factor of all but the first.
     pub factor: f64,
+    /// Seconds of which a random part is added.
+    pub random: f64,
     /// The longest ban.
     pub max: Option<FailDuration>,
     /// True if bans of all jails count.
@@ -155,18 +161,34 @@ fn jail(files: &Fail2banFiles, config: &mut MergedConfig, name: &str) -> Fail2ba
         jail.ban_time = duration;
     }
     if values.is_true("bantime.increment", false) {
-        if values.text("bantime.formula").is_some_and(|formula| !formula.trim().is_empty()) {
-            let message = "a formula in Python is not taken; lengths are doubled".to_owned();
-            values.refuse("bantime.formula", message);
+        let facts = BanTimeFacts { seconds: 600.0, count: 1.0, factor: 1.0 };
+        let mut formula = values.text("bantime.formula").filter(|formula| !formula.trim().is_empty());
+        if let Some(Err(why)) = formula.as_deref().map(|text| formula::evaluate(text, facts)) {
+            values.refuse("bantime.formula", format!("{why}; lengths are doubled"));
+            formula = None;
         }
         let multipliers = values.text("bantime.multipliers").unwrap_or_default();
-        let factor = values.text("bantime.factor").and_then(|text| text.trim().parse().ok());
+        // The factor may be a sum of its own, as in `2.0 / 2.885385`.
+        let factor = values.text("bantime.factor").filter(|text| !text.trim().is_empty());
+        let factor = factor.and_then(|text| match formula::evaluate(&text, facts) {
+            Ok(factor) => Some(factor),
+            Err(why) => {
+                values.refuse("bantime.factor", why);
+                None
+            }
+        });
+        let random = match values.duration("bantime.rndtime") {
+            Some(FailDuration::Span(span)) => span.as_seconds_f64(),
+            _ => 0.0,
+        };
         jail.increment = Some(BanIncrement {
             multipliers: multipliers
                 .split_whitespace()
                 .filter_map(|text| text.parse().ok())
                 .take(100)
                 .collect(),
+            formula,
+            random,
             factor: factor.filter(|factor: &f64| factor.is_finite() && *factor > 0.0).unwrap_or(1.0),
             max: values.duration("bantime.maxtime"),
             over_all_jails: values.is_true("bantime.overalljails", false),

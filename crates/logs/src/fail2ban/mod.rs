@@ -10,6 +10,7 @@
 
 pub mod duration;
 pub mod filter;
+pub mod formula;
 pub mod ini;
 pub mod jail;
 pub mod merged;

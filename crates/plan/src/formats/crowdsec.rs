@@ -1,15 +1,26 @@
 //! CrowdSec's scenarios as a pipeline: each overflow is an event, and a rule bans its source.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use logs::crowdsec::CrowdsecFiles;
-use logs::crowdsec::acquisition;
+use logs::crowdsec::acquisition::{self, CrowdsecSource};
 use logs::crowdsec::data_files::CrowdsecDataFiles;
 use logs::crowdsec::pipeline::{CrowdsecPipeline, CrowdsecSelection};
+use logs::crowdsec::profile::{self, CrowdsecProfile, ProfileDecision};
+use logs::crowdsec::scenario::CrowdsecScenario;
+use sources::journal_follower::UNITS_MAX;
+use sources::path_pattern::PathPattern;
 
-/// The length of a ban where no profile says it, in seconds.
-const BAN_SECONDS: i64 = 4 * 3600;
+/// Most lengths of decisions that become longer with each one.
+const STEPS_MAX: i64 = 21;
+/// Most seconds of a decision.
+const SECONDS_MAX: i64 = 366 * 86_400;
+/// Kinds of decisions that have a label of their own.
+const KINDS: [(&str, &str); 3] = [("ban", "banned"), ("captcha", "captcha"), ("throttle", "throttled")];
+/// Most files of a source, and sources.
+const FILES_MAX: usize = 100;
+const SOURCES_MAX: usize = 100;
 
 /// The outcome of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,6 +29,8 @@ pub struct CrowdsecImport {
     pub text: String,
     /// The number of scenarios that are run.
     pub scenarios: usize,
+    /// The number of sources that the configuration reads.
+    pub sources: usize,
     /// Commands that follow the logs.
     pub commands: Vec<String>,
     /// Parts that were not taken, with their file and line.
@@ -29,8 +42,7 @@ pub fn read(files: &CrowdsecFiles, data: CrowdsecDataFiles, folder: &str) -> Cro
     let mut problems = Vec::new();
     let pipeline = CrowdsecPipeline::live(files, &CrowdsecSelection::all(files), data, &mut problems);
     let sources = acquisition::sources(files, &mut problems);
-    let length = acquisition::ban_length(files, &mut problems);
-    let seconds = length.map_or(BAN_SECONDS, |length| (length / 1_000_000_000).clamp(1, 366 * 86_400));
+    let profiles = profile::read(files, &mut problems);
     let mut left: BTreeSet<String> = problems.iter().map(ToString::to_string).collect();
 
     let mut text = String::from(
@@ -47,19 +59,21 @@ pub fn read(files: &CrowdsecFiles, data: CrowdsecDataFiles, folder: &str) -> Cro
     ] {
         let _ = write!(text, "\n[[field]]\nname = \"{name}\"\ntype = \"{kind}\"\ndescription = \"{doc}\"\n");
     }
-    let _ = write!(
-        text,
-        "\n[[kind]]\nname = \"address\"\nof = \"source_ip\"\n\n\
-         [[statistic]]\nname = \"address\"\nkeys = [\"address\"]\ncounts = [\"seen\"]\nwindows = [\"1h x 25\"]\n\n\
-         [[label]]\nname = \"banned\"\nof = \"address\"\nkeep = \"{seconds}s\"\ndecision = \"ban\"\n\
-         description = \"Overflowed a scenario\"\n"
-    );
     let mut names = BTreeSet::new();
     let mut scenarios = 0;
+    let mut rules = String::new();
+    let mut longest: BTreeMap<&str, i64> = BTreeMap::new();
+    let mut grows = false;
     for scenario in pipeline.buckets.scenarios() {
         scenarios += 1;
-        if !scenario.remediation {
-            continue;
+        let steps = steps(&profiles, scenario);
+        if steps.iter().all(Vec::is_empty) {
+            if scenario.remediation && scenario.scope.as_ref() == "Ip" {
+                left.insert(format!("{}: no profile decides about `{}`", scenario.file, scenario.name));
+            }
+            if !scenario.remediation || scenario.scope.as_ref() == "Ip" {
+                continue;
+            }
         }
         if scenario.scope.as_ref() != "Ip" {
             left.insert(format!(
@@ -73,13 +87,74 @@ pub fn read(files: &CrowdsecFiles, data: CrowdsecDataFiles, folder: &str) -> Cro
         if !names.insert(name.clone()) {
             continue;
         }
-        let condition = format!("scenario == {} && !address.marked('banned')", literal(&scenario.name));
+        let is_only = steps.len() == 1;
+        grows |= !is_only;
+        for (index, decisions) in steps.iter().enumerate() {
+            let mut condition = format!("scenario == {}", literal(&scenario.name));
+            let mut effects = Vec::new();
+            for decision in decisions {
+                let Some((_, label)) = KINDS.iter().find(|(kind, _)| *kind == decision.kind) else {
+                    left.insert(format!(
+                        "profiles.yaml: decisions of the type `{}` are not taken",
+                        decision.kind
+                    ));
+                    continue;
+                };
+                let seconds = (decision.length / 1_000_000_000).clamp(1, SECONDS_MAX);
+                let most = longest.entry(label).or_default();
+                *most = (*most).max(seconds);
+                effects.push(format!("mark address as '{label}' for {seconds}s"));
+                let _ = write!(condition, " && !address.marked('{label}')");
+            }
+            if effects.is_empty() {
+                continue;
+            }
+            effects.push("set reject".to_owned());
+            let mut rule = name.clone();
+            if !is_only {
+                let sign = if index + 1 == steps.len() { ">=" } else { "==" };
+                let _ = write!(condition, " && address.bans('30d') {sign} {index}");
+                let _ = write!(rule, "_{}", index + 1);
+                effects.push("add address.bans".to_owned());
+            }
+            let effects: Vec<String> = effects.iter().map(|effect| format!("\"{effect}\"")).collect();
+            let _ = write!(
+                rules,
+                "\n[[rule]]\nname = \"{rule}\"\nwhen = {}\nscore = 0\ndescription = {}\neffects = [{}]\n",
+                toml_edit::Value::from(condition),
+                toml_edit::Value::from(scenario.description.as_ref()),
+                effects.join(", ")
+            );
+        }
+    }
+    let (counts, windows) = match grows {
+        true => ("\"seen\", \"bans\"", "\"1h x 25\", \"1d x 31\""),
+        false => ("\"seen\"", "\"1h x 25\""),
+    };
+    let _ = write!(
+        text,
+        "\n[[kind]]\nname = \"address\"\nof = \"source_ip\"\n\n\
+         [[statistic]]\nname = \"address\"\nkeys = [\"address\"]\ncounts = [{counts}]\nwindows = [{windows}]\n"
+    );
+    for (kind, label) in KINDS {
+        let Some(seconds) = longest.get(label) else { continue };
         let _ = write!(
             text,
-            "\n[[rule]]\nname = \"{name}\"\nwhen = {}\nscore = 0\ndescription = {}\neffects = [\"mark address as 'banned' for {seconds}s\", \"set reject\"]\n",
-            toml_edit::Value::from(condition),
-            toml_edit::Value::from(scenario.description.as_ref()),
+            "\n[[label]]\nname = \"{label}\"\nof = \"address\"\nkeep = \"{seconds}s\"\ndecision = \"{kind}\"\n\
+             description = \"Overflowed a scenario\"\n"
         );
+    }
+    text.push_str(&rules);
+    let mut written = 0;
+    for source in &sources {
+        if let Some(table) = source_table(source, written + 1, folder, &mut left) {
+            if written == SOURCES_MAX {
+                left.insert(format!("acquis.yaml: more than {SOURCES_MAX} sources"));
+                break;
+            }
+            written += 1;
+            text.push_str(&table);
+        }
     }
     let follow =
         format!("tollhouse follow --server http://127.0.0.1:8377 --pipeline crowdsec --crowdsec {folder}");
@@ -99,7 +174,59 @@ pub fn read(files: &CrowdsecFiles, data: CrowdsecDataFiles, folder: &str) -> Cro
     if sources.is_empty() {
         commands.push(format!("{follow} --log-type syslog --position auth.position /var/log/auth.log"));
     }
-    CrowdsecImport { text, scenarios, commands, left: left.into_iter().collect() }
+    CrowdsecImport { text, scenarios, sources: written, commands, left: left.into_iter().collect() }
+}
+
+/// Decisions about overflows of a scenario by the number of bans before; the last ones are for all further bans.
+fn steps(profiles: &[CrowdsecProfile], scenario: &CrowdsecScenario) -> Vec<Vec<ProfileDecision>> {
+    let mut steps: Vec<Vec<ProfileDecision>> =
+        (0..STEPS_MAX).map(|bans| profile::decisions(profiles, scenario, bans)).collect();
+    while steps.len() > 1 && steps[steps.len() - 1] == steps[steps.len() - 2] {
+        steps.pop();
+    }
+    steps
+}
+
+/// A source of the acquisition, as the server reads it.
+fn source_table(
+    source: &CrowdsecSource,
+    number: usize,
+    folder: &str,
+    left: &mut BTreeSet<String>,
+) -> Option<String> {
+    let mut text = format!("\n[[source]]\nname = \"crowdsec{number}\"\npipeline = \"crowdsec\"\n");
+    match &source.journal {
+        Some(matches) => {
+            let units = matches.iter().filter_map(|text| text.trim().strip_prefix("_SYSTEMD_UNIT="));
+            let units: Vec<String> = units.take(UNITS_MAX).map(quoted).collect();
+            let _ = match units.is_empty() {
+                true => writeln!(text, "journald = {{}}"),
+                false => writeln!(text, "journald = {{ units = [{}] }}", units.join(", ")),
+            };
+        }
+        None => {
+            let mut files = Vec::new();
+            for file in source.files.iter().take(FILES_MAX) {
+                match PathPattern::new(file) {
+                    Ok(_) => files.push(quoted(file)),
+                    Err(error) => {
+                        left.insert(format!("acquis.yaml: `{file}`: {error}"));
+                    }
+                }
+            }
+            if files.is_empty() {
+                return None;
+            }
+            let _ = writeln!(text, "files = [{}]", files.join(", "));
+        }
+    }
+    let _ = writeln!(text, "crowdsec = {}\nlog_type = {}", quoted(folder), quoted(&source.kind));
+    Some(text)
+}
+
+/// A TOML string.
+fn quoted(text: &str) -> String {
+    toml_edit::Value::from(text).to_string().trim().to_owned()
 }
 
 /// The name of a rule: a scenario's without its author.
@@ -138,7 +265,10 @@ mod tests {
                 "acquis.yaml",
                 "filenames:\n  - /var/log/auth.log\nlabels:\n  type: syslog\n---\nsource: docker\nlabels:\n  type: x\n",
             ),
-            ("profiles.yaml", "name: a\ndecisions:\n - type: ban\n   duration: 2h\n"),
+            (
+                "profiles.yaml",
+                "name: a\nfilters:\n - Alert.Remediation\ndecisions:\n - type: ban\n   duration: 2h\n",
+            ),
         ];
         let files = CrowdsecFiles(files.map(|(path, text)| (path.to_owned(), text.to_owned())).into());
         let import = read(&files, CrowdsecDataFiles::default(), "/etc/crowdsec");
@@ -149,6 +279,11 @@ mod tests {
             plan.pipelines[0].rules.rules().iter().map(|rule| rule.name.as_str()).collect();
         assert_eq!((rules.as_slice(), import.scenarios), (["SSH_BF"].as_slice(), 2));
         assert!(import.text.contains("for 7200s"), "{}", import.text);
+        let sources: Vec<(&str, &str)> =
+            plan.node.sources.iter().map(|source| (source.name.as_str(), source.input.kind())).collect();
+        assert_eq!((sources.as_slice(), import.sources), ([("crowdsec1", "files")].as_slice(), 1));
+        let crowdsec = plan.node.sources[0].crowdsec.as_ref().expect("parsers");
+        assert_eq!((crowdsec.directory.to_str(), crowdsec.kind.as_str()), (Some("/etc/crowdsec"), "syslog"));
         assert_eq!(
             import.left,
             [
@@ -163,5 +298,34 @@ mod tests {
                 "tollhouse follow --server http://127.0.0.1:8377 --pipeline crowdsec --crowdsec /etc/crowdsec --log-type syslog --position auth.log.position /var/log/auth.log"
             ]
         );
+    }
+
+    #[test]
+    fn profiles_say_what_is_done_and_how_long() {
+        let scenario = |name: &str| {
+            format!("type: trigger\nname: me/{name}\nfilter: 'true'\nlabels:\n  remediation: true\n")
+        };
+        let scenarios = [scenario("ssh-bf"), scenario("http-crawl")].join("---\n");
+        let profiles = "name: web\nfilters:\n - Alert.GetScenario() contains 'http'\ndecisions:\n - type: captcha\n   duration: 30m\non_success: break\n---\n\
+            name: rest\nfilters:\n - Alert.Remediation\ndecisions:\n - type: ban\n   duration: 1h\nduration_expr: \"Sprintf('%dh', min(GetDecisionsCount(Alert.GetValue()) + 1, 3) * 4)\"\n";
+        let files = [("scenarios/s.yaml", scenarios.as_str()), ("profiles.yaml", profiles)];
+        let files = CrowdsecFiles(files.map(|(path, text)| (path.to_owned(), text.to_owned())).into());
+        let import = read(&files, CrowdsecDataFiles::default(), "/etc/crowdsec");
+        let config = crate::Config::from_text("test", &import.text, &crate::Overrides::default());
+        let plan =
+            crate::Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}\n{}", import.text));
+        let rules: Vec<&str> =
+            plan.pipelines[0].rules.rules().iter().map(|rule| rule.name.as_str()).collect();
+        assert_eq!(rules, ["SSH_BF_1", "SSH_BF_2", "SSH_BF_3", "HTTP_CRAWL"]);
+        for part in [
+            "mark address as 'captcha' for 1800s",
+            "decision = \"captcha\"",
+            "mark address as 'banned' for 14400s",
+            "!address.marked('banned') && address.bans('30d') >= 2",
+            "mark address as 'banned' for 43200s",
+        ] {
+            assert!(import.text.contains(part), "{part}\n{}", import.text);
+        }
+        assert_eq!(import.left, Vec::<String>::new());
     }
 }

@@ -6,6 +6,7 @@
 //! | `maxretry` within `findtime` | a count of the address, and a rule |
 //! | `bantime` | a label with `decision = "ban"`: the ban list |
 //! | `bantime.increment` | a rule for each length |
+//! | `logpath`, `backend = systemd` | `[[source]]` |
 //! | `ignoreip` | a set, which no rule of the pipeline passes |
 //! | `recidive` | bans of all jails counted by address |
 
@@ -15,8 +16,11 @@ use std::fmt::Write;
 use event::Span;
 use logs::fail2ban::Fail2banFiles;
 use logs::fail2ban::duration::FailDuration;
+use logs::fail2ban::formula::{self, BanTimeFacts};
 use logs::fail2ban::jail::{self, Fail2banJail};
 use logs::log_reader::LogPatterns;
+use sources::journal_follower::UNITS_MAX;
+use sources::path_pattern::PathPattern;
 
 /// The space in which all jails count.
 const SPACE: u16 = 40;
@@ -26,7 +30,9 @@ const BUCKETS: [i64; 18] =
 /// The length of a ban without an end.
 const ENDLESS: Span = Span::days(3650);
 /// Most lengths of bans that become longer.
-const STEPS_MAX: usize = 10;
+const STEPS_MAX: usize = 21;
+/// Most files of a source.
+const FILES_MAX: usize = 100;
 /// The jail that bans who was banned before; its log is fail2ban's own.
 const RECIDIVE: &str = "recidive";
 
@@ -35,12 +41,37 @@ const RECIDIVE: &str = "recidive";
 pub struct Fail2banImport {
     /// Files by their names; the first one is the main file and names the others.
     pub files: Vec<(String, String)>,
-    /// Commands that follow the jails' logs.
-    pub commands: Vec<String>,
+    /// The number of sources that the configuration reads.
+    pub sources: usize,
     /// The number of patterns.
     pub patterns: usize,
     /// The parts that are not taken, for people: one line each.
     pub left: Vec<String>,
+}
+
+/// Bans of one address in all jails.
+struct SharedBans {
+    /// The window in which they are counted for lengths of bans, if a jail asks for those of all.
+    increment: Option<CountedWindow>,
+    recidive: Option<Recidive>,
+}
+
+impl SharedBans {
+    /// Windows of the count.
+    fn tiers(&self) -> Vec<String> {
+        let mut windows: Vec<&CountedWindow> =
+            self.increment.iter().chain(self.recidive.iter().map(|recidive| &recidive.within)).collect();
+        windows.sort_by_key(|window| (window.bucket, window.seconds));
+        // Of two with buckets of one length, the longer one has both.
+        let mut tiers: Vec<String> = Vec::new();
+        for (index, window) in windows.iter().enumerate() {
+            let is_within = windows[index + 1..].iter().any(|other| other.bucket == window.bucket);
+            if !is_within {
+                tiers.push(format!("\"{}\"", window.tier()));
+            }
+        }
+        tiers
+    }
 }
 
 /// Bans of one address in all jails that lead to a longer one.
@@ -82,6 +113,13 @@ pub fn read(files: &Fail2banFiles) -> Fail2banImport {
             length: length(jail.ban_time),
         }
     });
+    let over_all = |jail: &Fail2banJail| {
+        jail.is_enabled && jail.increment.as_ref().is_some_and(|increment| increment.over_all_jails)
+    };
+    let increment =
+        jails.iter().any(over_all).then_some(CountedWindow { bucket: 86_400, seconds: 30 * 86_400 });
+    let shared = SharedBans { increment, recidive };
+    let mut sources = String::new();
     let mut names = BTreeSet::new();
     for jail in jails.iter().filter(|jail| jail.is_enabled && jail.name != RECIDIVE) {
         left.extend(jail.problems.iter().map(ToString::to_string));
@@ -95,10 +133,12 @@ pub fn read(files: &Fail2banFiles) -> Fail2banImport {
         while !names.insert(name.clone()) {
             name.push_str("_2");
         }
-        let commands = commands(jail, &name);
-        let text = pipeline(jail, &name, &filter.written, recidive.as_ref(), &commands, &mut left);
+        let text = pipeline(jail, &name, &filter.written, &shared, &mut left);
+        if let Some(source) = source(jail, &name, &mut left) {
+            sources.push_str(&source);
+            import.sources += 1;
+        }
         import.patterns += filter.written.patterns.len();
-        import.commands.extend(commands);
         import.files.push((format!("{name}.toml"), text));
     }
     let others: Vec<String> = import.files.iter().skip(1).map(|(name, _)| quoted(name)).collect();
@@ -107,6 +147,7 @@ pub fn read(files: &Fail2banFiles) -> Fail2banImport {
         if !others.is_empty() {
             let _ = write!(text, "\n[node]\npipelines = [\n    {},\n]\n", others.join(",\n    "));
         }
+        text.push_str(&sources);
     }
     import.left = left.into_iter().collect();
     import
@@ -166,16 +207,38 @@ fn list(texts: &[String]) -> String {
     format!("[\n{}]", lines.concat())
 }
 
-fn commands(jail: &Fail2banJail, name: &str) -> Vec<String> {
-    let follow = format!("tollhouse follow --server http://127.0.0.1:8377 --pipeline {name}");
+/// The source that a jail's log is, as the server reads it.
+fn source(jail: &Fail2banJail, name: &str, left: &mut BTreeSet<String>) -> Option<String> {
+    let mut text = format!("\n[[source]]\nname = \"{name}\"\npipeline = \"{name}\"\n");
     if jail.is_journal {
-        let matches =
-            jail.filter.as_ref().map(|filter| filter.journal_matches.join(" + ")).unwrap_or_default();
-        return vec![format!("journalctl -f -o json {matches} | {follow} -")];
+        let matches = jail.filter.iter().flat_map(|filter| &filter.journal_matches);
+        let words = matches.flat_map(|text| text.split_whitespace());
+        let mut units: Vec<&str> =
+            words.filter_map(|word| word.trim_matches('"').strip_prefix("_SYSTEMD_UNIT=")).collect();
+        units.sort_unstable();
+        units.dedup();
+        // Without a unit all of the journal is read, and patterns say what counts.
+        let units: Vec<String> = units.into_iter().take(UNITS_MAX).map(quoted).collect();
+        let _ = match units.is_empty() {
+            true => writeln!(text, "journald = {{}}"),
+            false => writeln!(text, "journald = {{ units = [{}] }}", units.join(", ")),
+        };
+        return Some(text);
     }
-    let each = jail.log_paths.iter().zip(1..);
-    let number = |index: i32| if jail.log_paths.len() > 1 { format!("-{index}") } else { String::new() };
-    each.map(|(path, index)| format!("{follow} --position {name}{}.position {path}", number(index))).collect()
+    let mut files = Vec::new();
+    for path in &jail.log_paths {
+        match PathPattern::new(path) {
+            Ok(_) if files.len() < FILES_MAX => files.push(path.clone()),
+            Ok(_) => {
+                left.insert(format!("[{}] `logpath`: more than {FILES_MAX} files", jail.name));
+            }
+            Err(error) => {
+                left.insert(format!("[{}] `logpath`: `{path}`: {error}", jail.name));
+            }
+        }
+    }
+    let _ = writeln!(text, "files = {}", list(&files));
+    (!files.is_empty()).then_some(text)
 }
 
 /// The fact that is counted: the address, unless the patterns name another id alone.
@@ -194,8 +257,7 @@ fn pipeline(
     jail: &Fail2banJail,
     name: &str,
     patterns: &LogPatterns,
-    recidive: Option<&Recidive>,
-    commands: &[String],
+    shared: &SharedBans,
     left: &mut BTreeSet<String>,
 ) -> String {
     let window = CountedWindow::of(jail.find_time);
@@ -208,9 +270,6 @@ fn pipeline(
         shown(window.seconds),
         shown_span(ban)
     );
-    for command in commands {
-        let _ = writeln!(text, "# {command}");
-    }
     let _ = write!(text, "\nname = \"{name}\"\nspace = {SPACE}\ninput = \"log\"\n\n[log]\n");
     if let Some(prefix) = &patterns.prefix {
         let _ = writeln!(text, "prefix = {}", quoted(prefix));
@@ -236,7 +295,12 @@ fn pipeline(
     }
 
     let steps = steps(jail, ban);
-    let of_recidive = recidive.filter(|_| of == "log.ip");
+    let of_recidive = shared.recidive.as_ref().filter(|_| of == "log.ip");
+    let is_over_all = steps.len() > 1
+        && of == "log.ip"
+        && jail.increment.as_ref().is_some_and(|increment| increment.over_all_jails);
+    let tiers = shared.tiers();
+    let adds_to_all = of == "log.ip" && !tiers.is_empty();
     let counts = if steps.len() > 1 { "[\"seen\", \"bans\"]" } else { "[\"seen\"]" };
     let coarse = if window.seconds < 86_400 { ", \"1d x 31\"" } else { "" };
     let coarse = if steps.len() > 1 { coarse } else { "" };
@@ -246,13 +310,18 @@ fn pipeline(
          [[statistic]]\nname = \"{name}\"\nkeys = [\"{name}\"]\ncounts = {counts}\nwindows = [\"{}\"{coarse}]\n",
         window.tier()
     );
-    if let Some(recidive) = of_recidive {
+    if adds_to_all {
         let _ = write!(
             text,
             "\n# Bans of all jails.\n[[kind]]\nname = \"banned_address\"\nof = \"log.ip\"\n\n\
-             [[statistic]]\nname = \"banned_address\"\nkeys = [\"banned_address\"]\ncounts = [\"bans\"]\nwindows = [\"{}\"]\n\n\
-             [[label]]\nname = \"recidive\"\nof = \"banned_address\"\nkeep = \"{}\"\ndecision = \"ban\"\n",
-            recidive.within.tier(),
+             [[statistic]]\nname = \"banned_address\"\nkeys = [\"banned_address\"]\ncounts = [\"bans\"]\nwindows = [{}]\n",
+            tiers.join(", ")
+        );
+    }
+    if let Some(recidive) = of_recidive {
+        let _ = write!(
+            text,
+            "\n[[label]]\nname = \"recidive\"\nof = \"banned_address\"\nkeep = \"{}\"\ndecision = \"ban\"\n",
             shown_span(recidive.length)
         );
     }
@@ -284,10 +353,15 @@ fn pipeline(
         if steps.len() > 1 {
             effects.push(format!("add {name}.bans"));
             let is_last = index + 1 == steps.len();
-            let _ = write!(when, " && {name}.bans('{days}') {} {index}", if is_last { ">=" } else { "==" });
+            let counted = if is_over_all {
+                "banned_address.bans('30d')".to_owned()
+            } else {
+                format!("{name}.bans('{days}')")
+            };
+            let _ = write!(when, " && {counted} {} {index}", if is_last { ">=" } else { "==" });
             let _ = write!(rule, "_{}", index + 1);
         }
-        if of_recidive.is_some() {
+        if adds_to_all {
             effects.push("add banned_address.bans".to_owned());
         }
         let _ = write!(
@@ -331,21 +405,27 @@ fn steps(jail: &Fail2banJail, ban: Span) -> Vec<Span> {
     let Some(increment) = &jail.increment else { return vec![ban] };
     let longest = increment.max.map_or(ENDLESS, length);
     let mut steps: Vec<Span> = Vec::new();
+    let first = ban.as_seconds_f64();
     for index in 0..STEPS_MAX {
-        let factor = match increment.multipliers.as_slice() {
-            [] => 2f64.powi(index as i32) * increment.factor,
-            multipliers => match multipliers.get(index) {
-                Some(factor) => *factor,
-                None => break,
-            },
+        let facts = BanTimeFacts { seconds: first, count: index as f64, factor: increment.factor };
+        // A first ban is as long as it is, whatever the formula.
+        let length = match (index, increment.multipliers.as_slice(), &increment.formula) {
+            (0, ..) => first,
+            (_, [.., last], _) => first * increment.factor * increment.multipliers.get(index).unwrap_or(last),
+            (_, [], Some(formula)) => formula::evaluate(formula, facts).unwrap_or(first),
+            (_, [], None) => first * 2f64.powi(index as i32) * increment.factor,
         };
-        // Whole seconds, so that the text says what is meant.
-        let seconds = (ban.as_seconds_f64() * factor).clamp(1.0, longest.as_seconds_f64()) as i64;
-        let step = Span::seconds(seconds);
-        if steps.last() == Some(&step) {
-            break;
-        }
-        steps.push(step);
+        // What is random there is added whole here: no ban is shorter than it would be. Whole seconds, so that the text
+        // says what is meant.
+        let length = match index {
+            0 => length,
+            _ => length.min(longest.as_seconds_f64()) + increment.random,
+        };
+        steps.push(Span::seconds(length.clamp(1.0, ENDLESS.as_seconds_f64()) as i64));
+    }
+    // The last rule is for all further bans, so those of its length need no rule.
+    while steps.len() > 1 && steps[steps.len() - 1] == steps[steps.len() - 2] {
+        steps.pop();
     }
     steps
 }
@@ -409,6 +489,7 @@ mod tests {
     fn plan(import: &Fail2banImport) -> crate::Plan {
         let texts: Vec<&str> = import.files.iter().map(|(_, text)| text.as_str()).collect();
         let main = texts[0].split("\n[node]").next().expect("main");
+        let main = main.split("\n[[source]]").next().expect("main");
         let config = crate::Config::from_text("test", main, &crate::Overrides::default());
         crate::Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}\n{main}"))
     }
@@ -442,12 +523,6 @@ mod tests {
                 "[sshd] `ignoreip`: `trusted.example` is no address or network",
             ]
         );
-        assert_eq!(
-            import.commands,
-            [
-                "tollhouse follow --server http://127.0.0.1:8377 --pipeline sshd --position sshd.position /var/log/auth.log"
-            ]
-        );
     }
 
     #[test]
@@ -464,6 +539,57 @@ mod tests {
         assert_eq!(plan.pipelines[0].log().expect("log").envelope, logs::log_stream::LogEnvelope::Journal);
         assert!(import.files[1].1.contains("of = \"log.id\""), "{}", import.files[1].1);
         assert_eq!(import.left, Vec::<String>::new());
+    }
+
+    #[test]
+    fn logs_are_sources_of_the_main_file() {
+        let import = read(&files(
+            "[sshd]\nenabled = true\nbackend = systemd\njournalmatch = _SYSTEMD_UNIT=sshd.service + _COMM=sshd\n[ids]\nenabled = true\nlogpath = /x\n  /var/log/y*.log tail\n",
+        ));
+        let (_, main) = &import.files[0];
+        let sources = "\n[[source]]\nname = \"sshd\"\npipeline = \"sshd\"\njournald = { units = ['sshd.service'] }\n\
+            \n[[source]]\nname = \"ids\"\npipeline = \"ids\"\nfiles = [\n    '/x',\n    '/var/log/y*.log',\n]\n";
+        assert!(main.ends_with(sources), "{main}");
+        assert_eq!((import.sources, import.left), (2, vec![]));
+        assert!(!import.files[1].1.contains("[[source]]"));
+    }
+
+    #[test]
+    fn lengths_of_bans_are_those_of_fail2ban() {
+        let check = |options: &str, expected: &[i64]| {
+            let jail = format!(
+                "[DEFAULT]\nbantime = 1m\nbantime.increment = true\n{options}[sshd]\nenabled = true\nlogpath = /x\n"
+            );
+            let (jails, _) = jail::read(&files(&jail));
+            let found: Vec<i64> =
+                steps(&jails[0], Span::minutes(1)).iter().map(|step| step.0 / 1_000_000).collect();
+            assert_eq!(found, expected, "{options}");
+        };
+        check("bantime.maxtime = 5m\n", &[60, 120, 240, 300]);
+        check("bantime.multipliers = 1 5 5 30\nbantime.factor = 2\n", &[60, 600, 600, 3600]);
+        check(
+            "bantime.formula = ban.Time * (1 + ban.Count) * banFactor\nbantime.maxtime = 4m\n",
+            &[60, 120, 180, 240],
+        );
+        check("bantime.rndtime = 10\nbantime.maxtime = 2m\n", &[60, 130]);
+        check("bantime.formula = __import__('os')\nbantime.maxtime = 2m\n", &[60, 120]);
+    }
+
+    #[test]
+    fn bans_of_all_jails_count_where_that_is_asked_for() {
+        let import = read(&files(
+            "[DEFAULT]\nbantime.increment = true\nbantime.overalljails = true\nbantime.maxtime = 20m\n[sshd]\nenabled = true\nlogpath = /x\n[recidive]\nenabled = true\nfindtime = 1d\nbantime = 1w\n",
+        ));
+        plan(&import);
+        let (_, text) = &import.files[0];
+        for part in [
+            "windows = [\"30m x 49\", \"1d x 31\"]",
+            "banned_address.bans('30d') == 0",
+            "banned_address.bans('30d') >= 1",
+            "banned_address.bans('1d') >= 4",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! Jails of fail2ban become pipelines, logs are followed by their patterns, and who fails is banned.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::program::{Data, Server, run};
+use crate::sources::wait_until;
 
 const JAIL: &str = "[DEFAULT]\nmaxretry = 3\nfindtime = 10m\nbantime = 1h\nignoreip = 198.51.100.0/24\n\
     [sshd]\nenabled = true\nlogpath = /var/log/auth.log\n[web]\nenabled = true\nlogpath = /var/log/web.log\nmaxretry = 1\n";
@@ -18,7 +21,8 @@ const WEB: &str = "[Definition]\nfailregex = ^\\s*denied (?!local)<HOST>$\n    ^
 fn configuration(folder: &Path) -> PathBuf {
     let etc = folder.join("fail2ban");
     fs::create_dir_all(etc.join("filter.d")).unwrap();
-    fs::write(etc.join("jail.conf"), JAIL).unwrap();
+    let logs = folder.join("log").display().to_string();
+    fs::write(etc.join("jail.conf"), JAIL.replace("/var/log", &logs)).unwrap();
     fs::write(etc.join("filter.d/sshd.conf"), SSHD).unwrap();
     fs::write(etc.join("filter.d/web.conf"), WEB).unwrap();
     etc
@@ -60,7 +64,7 @@ fn who_fails_too_often_is_banned() {
     let (told, config) = import(&configuration(folder.path()), folder.path());
     assert!(told.contains("2 jails with 3 patterns"), "{told}");
     assert!(told.contains("not taken: filter.d/web.conf:2: a group that is not closed"), "{told}");
-    assert!(told.contains("--pipeline sshd --position sshd.position /var/log/auth.log"), "{told}");
+    assert!(told.contains("2 sources, which `tollhouse serve` reads"), "{told}");
     run(["config", "check", "--strict", "--config", &config], "").expect(0);
 
     let data = Data::new(&["web"]);
@@ -101,6 +105,15 @@ fn who_fails_too_often_is_banned() {
     let ran = run(follow, &web).expect(0);
     assert!(ran.stderr.contains("1 events"), "{}", ran.stderr);
     assert_eq!(banned(&server), ["192.0.2.1", "192.0.2.9"]);
+
+    // The server follows the jails' logs itself.
+    let logs = folder.path().join("log");
+    fs::create_dir(&logs).unwrap();
+    fs::write(logs.join("auth.log"), failed("192.0.2.4").repeat(3)).unwrap();
+    fs::write(logs.join("web.log"), format!("{} denied 192.0.2.5\n", now())).unwrap();
+    wait_until("bans of both logs", || {
+        banned(&server) == ["192.0.2.1", "192.0.2.4", "192.0.2.5", "192.0.2.9"]
+    });
 }
 
 #[test]
@@ -151,13 +164,15 @@ const WHITELIST: &str = "name: me/known\nwhitelist:\n  reason: known\n  cidr: ['
 fn who_overflows_a_scenario_of_crowdsec_is_banned() {
     let folder = tempfile::tempdir().unwrap();
     let etc = folder.path().join("crowdsec");
+    let log_file = folder.path().join("served.log");
+    let acquisition = format!("filename: {}\nlabels:\n  type: door\n", log_file.display());
     let files = [
         ("parsers/s00-raw/door.yaml", PARSER),
         ("parsers/s02-enrich/known.yaml", WHITELIST),
         ("parsers/s01-parse/pass.yaml", "onsuccess: next_stage\nname: me/pass\n"),
         ("scenarios/door-bf.yaml", SCENARIO),
         ("scenarios/other.yaml", "type: leaky\nname: me/other\nfilter: nobody(evt)\nleakspeed: 1s\n"),
-        ("acquis.yaml", "filename: /var/log/door.log\nlabels:\n  type: door\n"),
+        ("acquis.yaml", &acquisition),
     ];
     for (path, text) in files {
         let path = etc.join(path);
@@ -169,7 +184,7 @@ fn who_overflows_a_scenario_of_crowdsec_is_banned() {
     let told = run(["import", "crowdsec", "--output", &to, &etc], "").expect(0).stderr;
     assert!(told.contains("1 scenarios"), "{told}");
     assert!(told.contains("scenarios/other.yaml:3: the function `nobody` is not known"), "{told}");
-    assert!(told.contains("--log-type door --position door.log.position /var/log/door.log"), "{told}");
+    assert!(told.contains("1 sources, which `tollhouse serve` reads"), "{told}");
     let config = bans.join("tollhouse.toml").display().to_string();
     run(["config", "check", "--strict", "--config", &config], "").expect(0);
 
@@ -209,6 +224,25 @@ fn who_overflows_a_scenario_of_crowdsec_is_banned() {
         assert!(ran.stderr.contains(events), "{user}: {}", ran.stderr);
     }
     assert_eq!(banned(&server), ["192.0.2.1", "192.0.2.3"]);
+
+    // So they do in a server, which reads the log of the acquisition itself.
+    let append = |text: &str| {
+        let mut file = fs::OpenOptions::new().create(true).append(true).open(&log_file).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    };
+    let taken = |server: &Server| {
+        let mut answer = ureq::get(format!("{}/v1/sources", server.url)).call().unwrap();
+        let answer: Value = serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap();
+        let source = &answer["sources"][0];
+        (source["lines"].as_u64().unwrap_or(0), source["unread"].as_u64().unwrap_or(0))
+    };
+    append(&[wrong("a", "192.0.2.7"), wrong("b", "192.0.2.7"), "no parser reads this\n".to_owned()].concat());
+    wait_until("three lines", || taken(&server) == (3, 1));
+    server.end(Signal::TERM);
+    let server = Server::start(&data.path(), &["--config", &config]);
+    append(&wrong("c", "192.0.2.7"));
+    wait_until("the ban of the third", || banned(&server) == ["192.0.2.1", "192.0.2.3", "192.0.2.7"]);
+    assert_eq!(taken(&server), (1, 0));
 }
 
 #[test]

@@ -54,6 +54,24 @@ pub(super) const SOURCE: Section = Section {
             Some("[]"),
             "Names of the columns of `csv`. Unless given: the first line of each file has them",
         ),
+        setting(
+            "crowdsec",
+            SettingType::Text,
+            None,
+            "Folder of CrowdSec's parsers and scenarios, such as `/etc/crowdsec`, through which lines go: each overflow is an event of the pipeline. See [from-crowdsec.md](../guides/from-crowdsec.md)",
+        ),
+        setting(
+            "log_type",
+            SettingType::Text,
+            Some("\"syslog\""),
+            "Type by which CrowdSec's parsers know the lines, such as `syslog`, `nginx` or `apache2`",
+        ),
+        setting(
+            "data_files",
+            SettingType::Text,
+            None,
+            "Folder of the lists and databases (`.mmdb`) that CrowdSec's files look into. Unless given: `data` in the folder, or CrowdSec's own",
+        ),
         setting("separator", SettingType::Text, Some("\",\""), "Character between the columns of `csv`"),
         setting(
             "zone",

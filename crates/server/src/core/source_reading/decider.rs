@@ -5,10 +5,12 @@ use std::sync::Arc;
 use content::budget::Cancellation;
 use engine::PreparedEvent;
 use event::{Event, Time};
+use logs::crowdsec::kept_buckets::KeptBuckets;
 use logs::log_stream::{LogEnvelope, LogSettings, zone};
-use plan::{Pipeline, PipelineInput, SourceInput, SourcePlan};
+use plan::{CrowdsecPlan, Pipeline, PipelineInput, SourceInput, SourcePlan};
 use serde_json::Value;
 use sources::SourceChunk;
+use sources::crowdsec_reader::CrowdsecReader;
 use sources::line_reader::{
     LinePlace, ReadLine, SourceEnvelope, SourceLineFormat, SourceLineReader, machine_zone,
 };
@@ -20,7 +22,13 @@ use crate::core::sources::SourceStatus;
 pub(super) struct SourceReader {
     /// The version of the pipeline that the reader is of.
     pipeline: Arc<Pipeline>,
-    lines: SourceLineReader,
+    lines: SourceLines,
+}
+
+/// A reader of lines: each is an event or none, or what scenarios make of several.
+enum SourceLines {
+    Lines(SourceLineReader),
+    Crowdsec(Box<CrowdsecReader>),
 }
 
 /// Events of a chunk, and the heading behind it.
@@ -35,12 +43,36 @@ impl SourceReader {
         let known = node.engine.plan();
         let pipeline = known.pipeline(Some(&plan.pipeline));
         let pipeline = pipeline.ok_or_else(|| format!("there is no pipeline `{}`", plan.pipeline))?;
-        Ok(SourceReader { pipeline: Arc::clone(pipeline), lines: reader(plan, pipeline)? })
+        let lines = match &plan.crowdsec {
+            Some(crowdsec) => SourceLines::Crowdsec(Box::new(open_crowdsec(plan, crowdsec)?)),
+            None => SourceLines::Lines(reader(plan, pipeline)?),
+        };
+        Ok(SourceReader { pipeline: Arc::clone(pipeline), lines })
+    }
+
+    /// The buckets as they are kept over a restart, if there are any.
+    pub(super) fn kept_buckets(&self) -> Option<KeptBuckets> {
+        match &self.lines {
+            SourceLines::Crowdsec(reader) => Some(reader.kept_buckets()),
+            SourceLines::Lines(_) => None,
+        }
+    }
+
+    /// Goes on with buckets that were kept.
+    pub(super) fn restore(&mut self, kept: KeptBuckets, now: Time) {
+        if let SourceLines::Crowdsec(reader) = &mut self.lines {
+            reader.restore(kept, now);
+        }
+    }
+
+    /// Returns true if lines go into buckets.
+    pub(super) fn has_buckets(&self) -> bool {
+        matches!(self.lines, SourceLines::Crowdsec(_))
     }
 
     /// Returns true if the first line of each file is a heading.
     pub(super) fn is_headed(&self) -> bool {
-        self.lines.is_headed()
+        matches!(&self.lines, SourceLines::Lines(lines) if lines.is_headed())
     }
 
     /// Takes over a pipeline that has changed.
@@ -49,9 +81,10 @@ impl SourceReader {
         let Some(current) = current.filter(|current| !Arc::ptr_eq(current, &self.pipeline)) else { return };
         // Memory of sessions is kept where patterns are the same.
         if current.log() != self.pipeline.log()
+            && let SourceLines::Lines(known) = &mut self.lines
             && let Ok(lines) = reader(plan, &current)
         {
-            self.lines = lines;
+            *known = lines;
         }
         self.pipeline = current;
     }
@@ -70,13 +103,32 @@ impl SourceReader {
         status.came(chunk.lines.len(), now);
         for (name, line) in &chunk.lines {
             // Patterns mind spaces in front.
-            let by_patterns = self.lines.is_by_patterns();
+            let by_patterns = match &self.lines {
+                SourceLines::Lines(lines) => lines.is_by_patterns(),
+                SourceLines::Crowdsec(_) => true,
+            };
             let line = if by_patterns { line.trim_ascii_end() } else { line.trim_ascii() };
             if line.is_empty() {
                 continue;
             }
             let place = LinePlace { origin: &chunk.origin, name: name.as_deref() };
-            let event = match self.lines.read(line, place, &mut head, now) {
+            let lines = match &mut self.lines {
+                SourceLines::Lines(lines) => lines,
+                SourceLines::Crowdsec(reader) => {
+                    let Some(objects) = reader.read(line, place, now) else {
+                        status.unread.inc();
+                        continue;
+                    };
+                    for object in objects {
+                        match self.object(node, object, now) {
+                            Ok(event) => events.push(event),
+                            Err(why) => status.refuse(now, format!("{}: {why}", chunk.origin)),
+                        }
+                    }
+                    continue;
+                }
+            };
+            let event = match lines.read(line, place, &mut head, now) {
                 Ok(ReadLine::Event(event)) => Ok(*event),
                 Ok(ReadLine::Object(object)) => self.object(node, Value::Object(object), now),
                 Ok(ReadLine::Silent) => continue,
@@ -110,6 +162,17 @@ impl SourceReader {
         let read = node.engine.read_json(&self.pipeline, bytes.as_bytes(), now);
         read.map(|(event, _)| event).map_err(|error| error.to_string())
     }
+}
+
+/// The parsers and scenarios of a folder.
+fn open_crowdsec(plan: &SourcePlan, crowdsec: &CrowdsecPlan) -> Result<CrowdsecReader, String> {
+    let mut told = Vec::new();
+    let data_files = crowdsec.data_files.as_deref();
+    let reader = CrowdsecReader::open(&crowdsec.directory, data_files, &crowdsec.kind, &mut told);
+    for told in &told {
+        tracing::warn!(source = plan.name, "not taken: {told}");
+    }
+    reader
 }
 
 /// The reader of a source's lines.

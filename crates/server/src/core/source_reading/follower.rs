@@ -27,6 +27,8 @@ const LOOK: Duration = Duration::from_millis(250);
 const AGAIN: Duration = Duration::from_secs(1);
 /// The interval at which a busy source says where it is.
 const TELL: Duration = Duration::from_millis(500);
+/// The interval at which a source with buckets says where it is.
+const TELL_BUCKETS: Duration = Duration::from_secs(3);
 
 /// The reading of one source.
 pub(super) struct SourceTask {
@@ -55,7 +57,9 @@ impl SourceTask {
             if let OpenInput::Files(files) = &mut input
                 && files.has_begun()
             {
-                self.keeper.put(&self.status.plan.name, files.positions().clone());
+                let buckets = reader.kept_buckets();
+                let positions = SourcePositions { buckets, ..files.positions().clone() };
+                self.keeper.put(&self.status.plan.name, positions);
                 self.runtime.block_on(self.keeper.keep(&self.node));
             }
             for chunk in chunks {
@@ -67,8 +71,11 @@ impl SourceTask {
                 commit(&mut input, head);
                 is_told = false;
             }
-            if !is_told && (is_idle || told.elapsed() >= TELL) {
-                self.tell(&input);
+            // Buckets are large. What is read again after a crash goes through those of then, and comes to the same events.
+            let tell = if reader.has_buckets() { TELL_BUCKETS } else { TELL };
+            let is_quiet = is_idle && !reader.has_buckets();
+            if !is_told && (is_quiet || told.elapsed() >= tell) {
+                self.tell(&reader, &input);
                 (is_told, told) = (true, Instant::now());
             }
             if is_idle {
@@ -91,7 +98,7 @@ impl SourceTask {
                 }
             }
         }
-        self.tell(&input);
+        self.tell(&reader, &input);
     }
 
     fn is_stopped(&self) -> bool {
@@ -101,7 +108,7 @@ impl SourceTask {
     /// Opens reader and input, however long that takes.
     fn open(&self) -> Option<(SourceReader, OpenInput)> {
         let name = &self.status.plan.name;
-        let reader = loop {
+        let mut reader = loop {
             match SourceReader::open(&self.node, &self.status.plan) {
                 Ok(reader) => break reader,
                 Err(why) => self.status.fail(self.node.now(), why),
@@ -112,7 +119,10 @@ impl SourceTask {
             thread::park_timeout(AGAIN);
         };
         self.status.recover();
-        let kept = self.keeper.of(name);
+        let mut kept = self.keeper.of(name);
+        if let Some(buckets) = kept.as_mut().and_then(|kept| kept.buckets.take()) {
+            reader.restore(buckets, self.node.now());
+        }
         let input = match &self.status.plan.input {
             SourceInput::Files { patterns, start } => {
                 // Only a source that is new begins at the end.
@@ -185,16 +195,20 @@ impl SourceTask {
     }
 
     /// Says how far the source was taken.
-    fn tell(&self, input: &OpenInput) {
+    fn tell(&self, reader: &SourceReader, input: &OpenInput) {
         let name = &self.status.plan.name;
         let lag = match input {
             OpenInput::Files(files) => {
-                self.keeper.put(name, files.positions().clone());
+                let buckets = reader.kept_buckets();
+                self.keeper.put(name, SourcePositions { buckets, ..files.positions().clone() });
                 files.lag()
             }
             OpenInput::Journal(journal) => {
                 let cursor = journal.cursor().map(str::to_owned);
-                self.keeper.put(name, SourcePositions { cursor, ..SourcePositions::default() });
+                self.keeper.put(
+                    name,
+                    SourcePositions { cursor, buckets: reader.kept_buckets(), ..SourcePositions::default() },
+                );
                 0
             }
             OpenInput::Syslog(_) => self.node.sources.inbox(name).map_or(0, |inbox| inbox.waiting() as u64),

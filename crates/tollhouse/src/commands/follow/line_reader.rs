@@ -8,9 +8,9 @@ use logs::csv::CsvColumns;
 use logs::log_stream::{LogEnvelope, LogSettings, zone};
 use serde_json::{Map, Value};
 use sources::LINE_BYTES_MAX;
+use sources::crowdsec_reader::CrowdsecReader;
 use sources::line_reader::{LinePlace, ReadLine, SourceLineFormat, SourceLineReader, machine_zone};
 
-use super::crowdsec_reader::CrowdsecReader;
 use super::{AGAIN, FollowArgs, FollowFormat};
 use crate::client::{ApiClient, CallError};
 use crate::exit::CommandError;

@@ -13,7 +13,6 @@
 //! own sources (the crate `sources`).
 
 mod backoff;
-mod crowdsec_reader;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod line_reader;
@@ -28,10 +27,10 @@ use std::thread;
 use std::time::Duration;
 
 use judge::Action;
-use logs::crowdsec::kept_buckets::KeptBuckets;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use server::api::BatchLine;
+use sources::crowdsec_reader::CrowdsecReader;
 use sources::file_follower::{FileFollower, FileStart};
 use sources::journal_follower::{JournalFollower, JournalSelection};
 use sources::line_reader::LinePlace;
@@ -40,7 +39,6 @@ use sources::positions::SourcePositions;
 use sources::{CHUNK_LINES_MAX as LINES_MAX, LINE_BYTES_MAX, NamedLine, SourceChunk};
 
 use self::backoff::Backoff;
-use self::crowdsec_reader::CrowdsecReader;
 use self::line_reader::{FollowedLine, LineReader};
 use crate::client::{ApiClient, BatchDurability, CallError, LineFormat};
 use crate::clock;
@@ -142,21 +140,16 @@ const KEEP_BUCKETS: u32 = 64;
 /// Most origins whose unread lines are counted one by one.
 const ORIGINS_MAX: usize = 1_000;
 
-/// The positions of files and journal, and of CrowdSec's buckets what was poured before.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct FollowPositions {
-    #[serde(flatten)]
-    sources: SourcePositions,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    buckets: Option<KeptBuckets>,
-}
-
 pub(crate) fn run(args: FollowArgs) -> Result<Exit, CommandError> {
     let client = args.server.client()?;
     let interrupt = Interrupt::watch(None);
     let lines = match &args.crowdsec {
         Some(directory) => {
-            let reader = CrowdsecReader::open(directory, args.data_files.as_deref(), &args.log_type)?;
+            let mut told = Vec::new();
+            let data_files = args.data_files.as_deref();
+            let reader = CrowdsecReader::open(directory, data_files, &args.log_type, &mut told);
+            told.iter().for_each(|told| say(format_args!("not taken: {}", printable(told))));
+            let reader = reader.map_err(CommandError::new)?;
             Some(LineReader::Crowdsec(Box::new(reader)))
         }
         None => LineReader::open(&client, &args, &interrupt)?,
@@ -308,11 +301,11 @@ impl Follower<'_> {
     fn sources(&mut self) -> Result<Exit, CommandError> {
         let patterns = self.patterns()?;
         let position = self.args.position.as_deref();
-        let kept = position.map(read_position::<FollowPositions>).transpose()?.flatten();
+        let kept = position.map(read_position::<SourcePositions>).transpose()?.flatten();
         let is_from_end = position.is_none() && !self.args.once;
         let start = if is_from_end { FileStart::End } else { FileStart::Beginning };
-        let FollowPositions { sources: kept, buckets } = kept.unwrap_or_default();
-        if let (LineReader::Crowdsec(reader), Some(buckets)) = (&mut self.lines, buckets) {
+        let mut kept = kept.unwrap_or_default();
+        if let (LineReader::Crowdsec(reader), Some(buckets)) = (&mut self.lines, kept.buckets.take()) {
             reader.restore(buckets, clock::now());
         }
         // Chunks since positions were kept.
@@ -394,12 +387,11 @@ impl Follower<'_> {
     ) -> Result<(), CommandError> {
         let Some(path) = position else { return Ok(()) };
         let cursor = journal.and_then(|journal| journal.cursor().map(str::to_owned));
-        let sources = SourcePositions { cursor, ..files.positions().clone() };
         let buckets = match &self.lines {
             LineReader::Crowdsec(reader) => Some(reader.kept_buckets()),
             LineReader::Lines(_) => None,
         };
-        write_position(path, &FollowPositions { sources, buckets })
+        write_position(path, &SourcePositions { cursor, buckets, ..files.positions().clone() })
     }
 
     fn patterns(&self) -> Result<Vec<PathPattern>, CommandError> {

@@ -15,10 +15,9 @@ use crate::exit::{CommandError, Exit};
 Examples:
   tollhouse import crowdsec --output ./bans /etc/crowdsec
   tollhouse serve --data ./data --config ./bans/tollhouse.toml
-  tollhouse follow --server http://127.0.0.1:8377 --pipeline crowdsec --crowdsec /etc/crowdsec --log-type syslog /var/log/auth.log
 
-Parsers and scenarios stay where they are: `follow --crowdsec` runs them. The commands for the logs
-of `acquis.yaml` are printed, and what cannot be taken, with its file and line.")]
+Parsers and scenarios stay where they are: the server runs them on the logs of `acquis.yaml`, which
+become sources of the configuration. What cannot be taken is printed, with its file and line.")]
 pub(super) struct CrowdsecImportArgs {
     /// Folder of CrowdSec's configuration, such as /etc/crowdsec, or of its hub
     #[arg(value_name = "DIR")]
@@ -34,7 +33,9 @@ pub(super) struct CrowdsecImportArgs {
 pub(super) fn run(args: &CrowdsecImportArgs) -> Result<Exit, CommandError> {
     let files = crowdsec_files::read(&args.directory)?;
     let data = crowdsec_files::data(&args.directory, args.data_files.as_deref());
-    let import = plan::formats::crowdsec::read(&files, data, &args.directory.display().to_string());
+    // The server may run in another folder.
+    let directory = std::path::absolute(&args.directory).unwrap_or_else(|_| args.directory.clone());
+    let import = plan::formats::crowdsec::read(&files, data, &directory.display().to_string());
     for left in &import.left {
         say(format_args!("not taken: {}", printable(left)));
     }
@@ -52,8 +53,9 @@ pub(super) fn run(args: &CrowdsecImportArgs) -> Result<Exit, CommandError> {
     });
     written.map_err(failed)?;
     say(format_args!("{} scenarios", HumanCount(import.scenarios as u64)));
-    for command in &import.commands {
-        say(format_args!("then run: {}", printable(command)));
+    match import.sources {
+        0 => import.commands.iter().for_each(|command| say(format_args!("then run: {}", printable(command)))),
+        count => say(format_args!("{} sources, which `tollhouse serve` reads", HumanCount(count as u64))),
     }
     Ok(Exit::Fine)
 }

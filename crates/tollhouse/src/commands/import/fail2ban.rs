@@ -18,8 +18,8 @@ Examples:
   tollhouse import fail2ban --output ./bans /etc/fail2ban
   tollhouse serve --data ./data --config ./bans/tollhouse.toml
 
-Each file begins with the command that follows its log. What cannot be taken is named with
-its file and line; nothing is changed in the folder that is read.")]
+The logs of the jails become sources of the configuration, which the server reads. What cannot be
+taken is named with its file and line; nothing is changed in the folder that is read.")]
 pub(super) struct Fail2banImportArgs {
     /// Folder of fail2ban's configuration, such as /etc/fail2ban
     #[arg(value_name = "DIR")]
@@ -60,8 +60,9 @@ pub(super) fn run(args: &Fail2banImportArgs) -> Result<Exit, CommandError> {
     for left in &import.left {
         say(format_args!("not taken: {}", printable(left)));
     }
-    for command in &import.commands {
-        say(format_args!("then run: {}", printable(command)));
+    if import.sources > 0 {
+        let count = HumanCount(import.sources as u64);
+        say(format_args!("{count} sources, which `tollhouse serve` reads"));
     }
     if import.files.is_empty() {
         say("no jail is switched on");

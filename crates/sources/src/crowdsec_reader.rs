@@ -11,12 +11,10 @@ use logs::crowdsec::record::{CrowdsecLine, CrowdsecRecord};
 use logs::crowdsec::value::TextMap;
 use logs::envelope::journal;
 use serde_json::{Map, Value};
-use sources::journal_follower::JOURNAL_ORIGIN;
-use sources::line_reader::LinePlace;
 
-use crate::console::{printable, say};
 use crate::crowdsec_files;
-use crate::exit::CommandError;
+use crate::journal_follower::JOURNAL_ORIGIN;
+use crate::line_reader::LinePlace;
 
 /// Most bytes of a line that an event keeps.
 const TEXT_BYTES_MAX: usize = 1024;
@@ -24,46 +22,48 @@ const TEXT_BYTES_MAX: usize = 1024;
 const NANOSECONDS: i64 = 1_000;
 
 /// A source of lines, with parsers, scenarios and their buckets.
-pub(super) struct CrowdsecReader {
+pub struct CrowdsecReader {
     pipeline: CrowdsecPipeline,
     labels: Arc<TextMap>,
 }
 
 impl CrowdsecReader {
     /// Reads the files of a folder. What cannot be taken is told.
-    pub(super) fn open(
+    ///
+    /// # Errors
+    /// If the folder cannot be read, or has no parsers.
+    pub fn open(
         directory: &Path,
         data_files: Option<&Path>,
         kind: &str,
-    ) -> Result<CrowdsecReader, CommandError> {
-        let files = crowdsec_files::read(directory)?;
-        let data = crowdsec_files::data(directory, data_files);
+        told: &mut Vec<String>,
+    ) -> Result<CrowdsecReader, String> {
+        let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", directory.display());
+        let files = crowdsec_files::read(directory, told).map_err(|error| failed(&error))?;
+        let data = crowdsec_files::data(directory, data_files, told);
         let mut problems = Vec::new();
         let selection = CrowdsecSelection::all(&files);
         let pipeline = CrowdsecPipeline::live(&files, &selection, data, &mut problems);
-        for problem in &problems {
-            say(format_args!("not taken: {}", printable(&problem.to_string())));
-        }
+        told.extend(problems.iter().map(ToString::to_string));
         if pipeline.parsers.is_empty() {
-            return Err(CommandError::new(format_args!("{}: there are no parsers", directory.display()))
-                .help("name the folder that has `parsers` and `scenarios`, such as /etc/crowdsec"));
+            return Err(failed(&"there are no parsers; name the folder that has `parsers` and `scenarios`"));
         }
         let labels = TextMap::from([(Arc::from("type"), Arc::from(kind))]);
         Ok(CrowdsecReader { pipeline, labels: Arc::new(labels) })
     }
 
     /// The buckets as they are kept over a restart.
-    pub(super) fn kept_buckets(&self) -> KeptBuckets {
+    pub fn kept_buckets(&self) -> KeptBuckets {
         self.pipeline.kept_buckets()
     }
 
     /// Goes on with buckets that were kept.
-    pub(super) fn restore(&mut self, kept: KeptBuckets, now: Time) {
+    pub fn restore(&mut self, kept: KeptBuckets, now: Time) {
         self.pipeline.restore_buckets(kept, now.0.saturating_mul(NANOSECONDS));
     }
 
     /// Reads a line: events of its overflows; none if no parser reads it.
-    pub(super) fn read(&mut self, line: &[u8], place: LinePlace<'_>, now: Time) -> Option<Vec<Value>> {
+    pub fn read(&mut self, line: &[u8], place: LinePlace<'_>, now: Time) -> Option<Vec<Value>> {
         let is_journal = place.origin.as_ref() == JOURNAL_ORIGIN;
         let text = String::from_utf8_lossy(line);
         let entry = is_journal.then(|| journal(&text)).flatten();
