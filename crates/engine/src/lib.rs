@@ -39,6 +39,7 @@ mod reload;
 mod reputation_ranking;
 mod review;
 mod review_queue;
+mod rule_notices;
 mod search;
 mod sender_history;
 mod sharing;
@@ -120,6 +121,7 @@ pub use review_queue::{
     ReviewCursor, ReviewError, ReviewEscalation, ReviewFilter, ReviewItem, ReviewOrder, ReviewOutcome,
     ReviewPage, ReviewQueue, ReviewState, ReviewVerdict, ReviewWord, ReviewWordError,
 };
+pub use rule_notices::RuleNotice;
 pub use search::live::{DecisionWatch, WATCHERS_MAX, WatchedEvent};
 pub use search::statistics::{
     DecisionStatistics, JudgedCounts, MovedLine, ProbabilityBin, RuleStatistics, StatisticsQuery,
@@ -200,6 +202,8 @@ pub struct Engine {
     allowed_addresses: Mutex<Vec<(Arc<str>, Vec<std::net::IpAddr>)>>,
     /// The queues of all who watch decisions as they are made.
     live: Arc<search::live::LiveDecisions>,
+    /// The notices of rules that wait for who sends them on.
+    notices: rule_notices::RuleNotices,
     reviews: ReviewQueue,
     challenged: feedback::ChallengedDecisions,
     candidates: CandidateTallies,

@@ -166,6 +166,7 @@ impl Engine {
             content_keys,
             latest: AtomicI64::new(i64::MIN),
             unknown_field_throttle: unknown_fields::UnknownFieldThrottle::default(),
+            notices: crate::rule_notices::RuleNotices::default(),
             metrics: EngineMetrics::default(),
             health,
         })
@@ -220,6 +221,7 @@ impl Engine {
             content_keys: ContentKeys::default(),
             latest: AtomicI64::new(i64::MIN),
             unknown_field_throttle: unknown_fields::UnknownFieldThrottle::default(),
+            notices: crate::rule_notices::RuleNotices::default(),
             metrics: EngineMetrics::default(),
             health: NodeConditions::default(),
         })

@@ -20,6 +20,7 @@ pub mod limit;
 mod limits;
 mod listener;
 mod node;
+mod notification;
 mod pipeline;
 pub mod preset;
 mod reference;
@@ -57,6 +58,10 @@ pub use listener::{
     ProtocolPlan, Replies, RespPlan,
 };
 pub use node::{AuditPlan, JournalPlan, NodePlan, ServerPlan, TelemetryPlan, TelemetryProtocol, UploadPlan};
+pub use notification::{
+    MailDelivery, MailSecurity, NotificationForm, NotificationOccasion, NotificationPlan,
+    NotificationTemplate, NotificationUrl, QuietHours,
+};
 pub use pipeline::authentication::{DnsListMeaning, DnsListPlan, DnsPlan};
 pub use pipeline::block_lists::BlockListColumns;
 pub use pipeline::candidate::Candidate;
@@ -122,6 +127,8 @@ pub struct Plan {
     pub allow: Arc<AllowPlan>,
     /// Lists of addresses that others publish.
     pub block_lists: Vec<BlockListPlan>,
+    /// The places that are told what happens.
+    pub notifications: Vec<NotificationPlan>,
     /// Applications that sign their requests.
     pub applications: Vec<gate::application::Application>,
     /// The keys of those who sign requests of robots.
@@ -231,6 +238,7 @@ impl Plan {
         let pipelines: Vec<Arc<Pipeline>> =
             drafts.into_iter().map(|draft| Arc::new(draft.finish())).collect();
         let block_lists = block_lists::compile(config.main(), &mut problems);
+        let notifications = notification::compile(config.main(), &pipelines, &mut problems);
         let allow = Arc::new(allow::compile(config.main(), &forwards, &pipelines, &mut problems));
         let (recipe, files) = (Arc::clone(config.recipe()), config.files().clone());
         let envoy = Arc::new(EnvoyPlan::compile(config, &mut problems));
@@ -244,6 +252,7 @@ impl Plan {
             forwards,
             allow,
             block_lists,
+            notifications,
             applications,
             key_directories,
             tokens,

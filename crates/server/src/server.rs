@@ -24,7 +24,7 @@ use crate::core::reload::log_reload;
 use crate::core::service_manager::ServiceManager;
 use crate::core::source_reading::{PositionKeeper, RunningSources};
 use crate::core::tls::{self, TlsSettings, TlsTerminator};
-use crate::core::{allowed_names, block_list_feed, key_cache};
+use crate::core::{allowed_names, block_list_feed, key_cache, notification_work};
 use crate::core::{peers, relay, telemetry_export};
 use crate::protocol;
 use crate::protocol::http;
@@ -190,6 +190,7 @@ impl Server {
         let keys = tokio::spawn(fetch_keys(Arc::clone(&node)));
         let names = tokio::spawn(allowed_names::keep(Arc::clone(&node)));
         let lists = tokio::spawn(block_list_feed::keep(Arc::clone(&node)));
+        let notifications = tokio::spawn(notification_work::keep(Arc::clone(&node)));
         let peers = tokio::spawn(announce(Arc::clone(&node), address));
         let lessons = tokio::spawn(exchange_lessons(Arc::clone(&node)));
         let bans = tokio::spawn(share(Arc::clone(&node)));
@@ -232,6 +233,7 @@ impl Server {
         keys.abort();
         names.abort();
         lists.abort();
+        notifications.abort();
         peers.abort();
         lessons.abort();
         bans.abort();

@@ -12,10 +12,11 @@ use server::api::{
     AnomaliesJson, AuditJson, BacktestJson, BacktestRequest, BatchError, BatchLine, ComparisonJson,
     CorrectionJson, CorrectionRequest, DecisionJson, DecisionPageJson, DecisionStatisticsJson, EraseJson,
     EraseRequest, ExplanationJson, FeedbackJson, FeedbackLine, FeedbackOutcomeJson, HealthJson, LearnersJson,
-    MailReportJson, NodesJson, PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson,
-    ReadingsRequest, RelatedKeysJson, ReloadOutcomeJson, ReviewDecisionJson, ReviewJson, ReviewedJson,
-    ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RuleImpactJson, RuleNamesJson,
-    RulesJson, SnapshotJson, TimelineJson, TopKeysJson, VersionTextJson,
+    MailReportJson, NodesJson, NotificationTestJson, NotificationsJson, PipelinesJson, ProblemJson,
+    RankedReputationsJson, ReadingsJson, ReadingsRequest, RelatedKeysJson, ReloadOutcomeJson,
+    ReviewDecisionJson, ReviewJson, ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson,
+    RollbackRequest, RuleImpactJson, RuleNamesJson, RulesJson, SnapshotJson, TimelineJson, TopKeysJson,
+    VersionTextJson,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
@@ -368,6 +369,17 @@ impl ApiClient {
     /// Returns the nodes that share the server's statistics.
     pub(crate) fn nodes(&self) -> Result<NodesJson, CallError> {
         self.get("/v1/nodes", &[])
+    }
+
+    /// Returns the places that are told what happens.
+    pub(crate) fn notifications(&self) -> Result<NotificationsJson, CallError> {
+        self.get("/v1/notifications", &[])
+    }
+
+    /// Has a test sent to a place.
+    pub(crate) fn test_notification(&self, name: &str) -> Result<NotificationTestJson, CallError> {
+        let name = escaped(name);
+        self.call(Method::POST, &format!("/v1/notifications/{name}/test"), &[], &[], &[])
     }
 
     /// Has a node that is gone for good taken out of the list.

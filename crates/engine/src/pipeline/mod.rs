@@ -287,6 +287,7 @@ impl Engine {
         let Some(journal) = &self.journal else {
             self.queue_reviews(reviews, &decisions).await;
             self.show_live(&observed, &decisions);
+            self.keep_notices(&observed, &decisions);
             return decisions;
         };
         let mut records = self.records.take();
@@ -336,6 +337,7 @@ impl Engine {
         // After the journal: who opens a review finds its decision there.
         self.queue_reviews(reviews, &decisions).await;
         self.show_live(&observed, &decisions);
+        self.keep_notices(&observed, &decisions);
         decisions
     }
 

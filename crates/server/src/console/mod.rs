@@ -80,5 +80,6 @@ pub(crate) fn pages() -> Router<Arc<Node>> {
         .route("/console/reviews", get(reviews::page))
         .route("/console/reviews/{id}/decide", post(reviews::decide))
         .route("/console/settings", get(settings::page))
+        .route("/console/settings/notify", post(settings::notify))
         .route("/console/{*rest}", get(visit::nowhere))
 }

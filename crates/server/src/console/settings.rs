@@ -1,18 +1,20 @@
 //! The page of settings: what the node is, where it listens, what it runs.
 
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::bans::done;
 use super::format::{CELL, bytes, length, number, plain, value};
-use super::frame::ConsoleSection;
+use super::frame::{ConsoleSection, redirect, secret};
 use super::texts::{fill, t};
-use super::visit::{ConsoleVisit, PageFailure};
-use crate::api::SettingJson;
+use super::visit::{ConsoleForm, ConsoleVisit, PageFailure};
+use crate::api::{NotificationJson, SettingJson};
 use crate::core::viewer::ViewerRight;
 use crate::protocol::http::QueryParams;
 use crate::protocol::http::node::{self, SettingsParams};
+use crate::protocol::http::notifications;
 
 /// Settings that are shown.
 const SHOWN: usize = 500;
@@ -59,6 +61,52 @@ async fn values(visit: &ConsoleVisit, query: &SettingsQuery) -> Result<Markup, P
     })
 }
 
+/// The places that are told what happens.
+fn places(visit: &ConsoleVisit, all: &[NotificationJson]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-labelledby="notifications" { table.rows.stacks {
+            thead { tr {
+                th scope="col" { (t("settings.name")) }
+                th scope="col" { (t("settings.sent_to")) }
+                th.number scope="col" { (t("settings.waiting")) }
+                th.number scope="col" { (t("settings.sent")) }
+                th.number scope="col" { (t("settings.lost")) }
+                th scope="col" { (t("settings.fault")) }
+                th scope="col" { (t("settings.try")) }
+            } }
+            tbody { @for place in all { tr {
+                th scope="row" { (plain(&place.name, CELL)) }
+                td { (place.form) " " span.dim { (value(&place.host, CELL)) } }
+                td.number { (number(place.waiting)) }
+                td.number { (number(place.sent)) }
+                td.number { (number(place.failed.saturating_add(place.dropped))) }
+                td.whole { @if let Some(fault) = &place.fault { (value(&fault.reason, CELL * 2)) } @else { (t("settings.well")) } }
+                td { form method="post" action="/console/settings/notify" {
+                    (secret(&visit.viewer))
+                    input type="hidden" name="name" value=(place.name);
+                    button.quiet type="submit" aria-label=(fill("settings.test", &[("name", &place.name)])) { (t("settings.try")) }
+                } }
+            } } }
+        } }
+    }
+}
+
+/// A place to test.
+#[derive(Deserialize)]
+pub(super) struct NotifyForm {
+    name: String,
+}
+
+/// Sends a test to a place. What came of it is in its row.
+pub(super) async fn notify(
+    ConsoleForm { visit, form }: ConsoleForm<NotifyForm>,
+) -> Result<Response, PageFailure> {
+    visit.need(ViewerRight::Administer)?;
+    let tested = notifications::test(State(visit.node.clone()), Path(form.name)).await?.0;
+    let word = if tested.is_sent { "notified" } else { "not_notified" };
+    Ok(redirect(&done("/console/settings", word, 0)))
+}
+
 /// The page.
 pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     visit.need(ViewerRight::Administer)?;
@@ -66,6 +114,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     let query: SettingsQuery = visit.query()?;
     let values = values(&visit, &query).await?;
     let plan = visit.node.plan();
+    let told = notifications::notifications(State(visit.node.clone())).await.0.notifications;
     let frame = visit.frame(t("settings.title"), ConsoleSection::Settings);
     Ok(frame.page(&html! {
         h1 { (t("settings.title")) }
@@ -107,6 +156,12 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
                     td { code { (pipeline.version) } }
                 } } }
             } }
+        }
+        @if !told.is_empty() {
+            section {
+                h2 #notifications { (t("settings.notifications")) }
+                (places(&visit, &told))
+            }
         }
         section {
             h2 { (t("settings.all")) }

@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use access::audit::AuditEntry;
 use engine::{CorrectionFailure, CorrectionOrder, CorrectionProgress, RuleImpact};
+use event::Time;
+use plan::NotificationOccasion;
+use serde_json::json;
 use tokio::time::sleep;
 
 use crate::core::corrections::CorrectionJob;
 use crate::core::node::Node;
+use crate::core::notifications::Notice;
 use crate::core::problem::HttpFailure;
 
 /// The actions of the audit log.
@@ -46,7 +50,50 @@ async fn work(node: Arc<Node>, order: CorrectionOrder, by: String, progress: Arc
         Err(_) => Err("it stopped by a mistake of the program".to_owned()),
     };
     prove(&node, &order, &by, &outcome).await;
+    if let Ok(impact) = &outcome {
+        node.notifications.publish(&correction(&order, &by, impact, node.now()));
+    }
     node.corrections.end(node.now(), outcome);
+}
+
+/// The notice of a correction: what was taken back, and the decisions that callers may want to undo, those first that the rule
+/// alone decided.
+fn correction(order: &CorrectionOrder, by: &str, impact: &RuleImpact, now: Time) -> Notice {
+    let CorrectionOrder { pipeline, rule, version, from, to } = order;
+    let done = impact.hits - impact.corrected;
+    let summary = format!(
+        "What `{rule}` did to {done} decisions of `{pipeline}` was taken back: {} of them it decided alone",
+        impact.alone
+    );
+    let decisions: Vec<_> = impact
+        .listed
+        .iter()
+        .filter(|hit| !hit.is_corrected)
+        .map(|hit| {
+            json!({
+                "id": hit.id.to_string(),
+                "event_id": hit.event_id,
+                "time": hit.time.to_string(),
+                "action": hit.action.name(),
+                "without": hit.without.map(|action| action.name()),
+            })
+        })
+        .collect();
+    let key = format!("{pipeline} {rule} {version:?} {from} {to} {now}");
+    Notice::new(NotificationOccasion::Correction, now, key, &summary)
+        .of_pipeline(pipeline)
+        .with("rule", rule.as_str())
+        .with("version", version.clone())
+        .with("from", from.to_string())
+        .with("to", to.to_string())
+        .with("by", by)
+        .with("corrected", done)
+        .with("alone", impact.alone)
+        .with("counts", impact.counts)
+        .with("labels", impact.labels)
+        .with("bans", impact.bans)
+        .with("left_off", done.saturating_sub(decisions.len() as u64))
+        .with("decisions", decisions)
 }
 
 /// Puts into the audit log what was taken back.

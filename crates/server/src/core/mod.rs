@@ -3,6 +3,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod allowed_names;
+pub(crate) mod anomaly_look;
 pub(crate) mod anomaly_watch;
 pub(crate) mod audit_trail;
 pub(crate) mod auth_failures;
@@ -36,6 +37,8 @@ pub(crate) mod load_shedding;
 pub(crate) mod lookups;
 pub(crate) mod metrics;
 pub(crate) mod node;
+pub(crate) mod notification_work;
+pub(crate) mod notifications;
 pub(crate) mod pace;
 pub(crate) mod peers;
 pub(crate) mod preparation;

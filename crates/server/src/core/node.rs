@@ -37,6 +37,7 @@ use crate::core::key_cache::KeyCache;
 use crate::core::load_shedding::{LoadShedder, Refusal};
 use crate::core::lookups::MessageLookups;
 use crate::core::metrics::ServerMetrics;
+use crate::core::notifications::NotificationSet;
 use crate::core::pace::Pace;
 use crate::core::peers::PeerTable;
 use crate::core::problem::{HttpFailure, OVERLOADED, UNKNOWN_NAME};
@@ -76,6 +77,8 @@ pub(crate) struct Node {
     pub(crate) block_lists: BlockListMetrics,
     /// The counters of signatures of requests.
     pub(crate) signatures: SignatureMetrics,
+    /// The places that are told what happens.
+    pub(crate) notifications: NotificationSet,
     /// The sources that it reads by itself.
     pub(crate) sources: SourceSet,
     /// The counters of TLS.
@@ -182,6 +185,7 @@ impl Node {
             keys: Arc::new(KeyCache::new(metrics.registry())),
             block_lists: BlockListMetrics::new(metrics.registry()),
             signatures: SignatureMetrics::new(metrics.registry()),
+            notifications: NotificationSet::new(&engine.plan().notifications, metrics.registry()),
             sources: SourceSet::new(&engine.plan().node.sources, metrics.registry()),
             tls: TlsMetrics::new(metrics.registry()),
             #[cfg(feature = "grpc")]

@@ -28,6 +28,7 @@ mod limits;
 mod milter;
 mod name_server;
 mod node;
+mod notifications;
 mod npm;
 mod oidc;
 mod openapi;

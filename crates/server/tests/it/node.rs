@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 88] = [
+pub(crate) const ROUTES: [(&str, &str); 90] = [
     ("delete", "/v1/backtests/{id}"),
     ("delete", "/v1/bans"),
     ("delete", "/v1/nodes/{number}"),
@@ -41,6 +41,7 @@ pub(crate) const ROUTES: [(&str, &str); 88] = [
     ("get", "/v1/limits"),
     ("get", "/v1/limits/{name}/overrides"),
     ("get", "/v1/nodes"),
+    ("get", "/v1/notifications"),
     ("get", "/v1/pipelines"),
     ("get", "/v1/reputations"),
     ("get", "/v1/reviews"),
@@ -76,6 +77,7 @@ pub(crate) const ROUTES: [(&str, &str); 88] = [
     ("post", "/v1/limits/{name}/reset"),
     ("post", "/v1/limits/{name}/settle"),
     ("post", "/v1/limits/{name}/take"),
+    ("post", "/v1/notifications/{name}/test"),
     ("post", "/v1/observe"),
     ("post", "/v1/peek"),
     ("post", "/v1/readings"),

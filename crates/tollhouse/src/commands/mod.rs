@@ -25,6 +25,7 @@ mod learners;
 mod ledger;
 mod man;
 mod nodes;
+mod notify;
 mod plan;
 mod preset;
 mod replay;
@@ -76,6 +77,7 @@ enum CliCommand {
     Serve(serve::ServeArgs),
     Health(health::HealthArgs),
     Nodes(nodes::NodesArgs),
+    Notify(notify::NotifyArgs),
     Demo(demo::Args),
     Check(check::CheckArgs),
     Compare(compare::CompareArgs),
@@ -123,6 +125,7 @@ impl Cli {
             CliCommand::Serve(args) => serve::run(args),
             CliCommand::Health(args) => health::run(args),
             CliCommand::Nodes(args) => nodes::run(args),
+            CliCommand::Notify(args) => notify::run(args),
             CliCommand::Demo(args) => demo::run(args),
             CliCommand::Check(args) => check::run(args),
             CliCommand::Compare(args) => compare::run(args),

@@ -10,6 +10,7 @@ mod input;
 mod limits;
 mod listeners;
 mod node;
+mod notifications;
 mod reputation;
 mod rules;
 mod sources;
@@ -193,6 +194,7 @@ pub(super) static SECTIONS: &[Section] = &[
     node::NODE,
     bans::ALLOW,
     bans::BLOCK_LIST,
+    notifications::NOTIFICATION,
     limits::LIMIT,
     limits::FORWARD_AUTH,
     visitors::APPLICATION,

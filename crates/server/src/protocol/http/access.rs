@@ -137,6 +137,7 @@ const ROUTES: &[RouteAccess] = &[
     get("/v1/limits", Read),
     get("/v1/nodes", Read),
     get("/v1/limits/{name}/overrides", Read),
+    get("/v1/notifications", Read),
     get("/v1/pipelines", Read).asked(),
     get("/v1/reputations", Read).asked(),
     get("/v1/reviews", Read).named(),
@@ -182,6 +183,7 @@ const ROUTES: &[RouteAccess] = &[
     get("/v1/tokens", Administer),
     route("POST", "/v1/sessions", AccessRule::Open),
     route("DELETE", "/v1/sessions/{id}", AccessRule::Token).audited("session.end"),
+    post("/v1/notifications/{name}/test", Administer).audited("notification.test"),
     post("/v1/snapshots", Administer).audited("snapshot"),
     route("DELETE", "/v1/nodes/{number}", AccessRule::Scope(Administer)).audited("node.forget"),
 ];

@@ -12,10 +12,10 @@ use utoipa::IntoParams;
 
 use super::QueryParams;
 use crate::api;
-use crate::core::anomaly_watch::AnomalyReport;
+use crate::core::anomaly_look::report;
 use crate::core::grant::may_read_content;
 use crate::core::node::Node;
-use crate::core::problem::{HttpFailure, OVERLOADED, ProblemResponses};
+use crate::core::problem::{HttpFailure, ProblemResponses};
 
 /// The time that a page waits for anomalies.
 const AT_HAND: Duration = Duration::from_millis(50);
@@ -97,28 +97,4 @@ pub(crate) async fn anomalies_at_hand(node: &Arc<Node>) -> Option<api::Anomalies
     let report = found.or_else(|| node.anomalies.latest())?;
     let shown = report.found.iter().map(|one| api::AnomalyJson::new(one, report.at, may_read_content()));
     Some(api::AnomaliesJson { at: api::Timestamp(report.at), anomalies: shown.collect() })
-}
-
-/// Looks for anomalies, unless that was done within a minute.
-async fn report(node: &Arc<Node>) -> Result<Arc<AnomalyReport>, HttpFailure> {
-    let now = node.now();
-    let look = match node.anomalies.known(now) {
-        Ok(report) => return Ok(report),
-        Err(look) => look,
-    };
-    let look = look.ok_or_else(|| {
-        OVERLOADED.failure("anomalies are looked for by another request").help("try again in a second")
-    })?;
-    let engine = Arc::clone(&node.engine);
-    let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
-        let mut found = Vec::new();
-        for pipeline in engine.plan().pipelines.iter().take_while(|_| !is_over()) {
-            found.extend(Handle::current().block_on(engine.anomalies(pipeline, now, is_over))?);
-        }
-        Ok::<_, engine::KeyStatisticsError>(found)
-    };
-    let found = node.scans.run(node.timeout() / 2, work).await??;
-    let report = node.anomalies.keep(now, found);
-    drop(look);
-    Ok(report)
 }

@@ -24,6 +24,7 @@ pub(crate) mod limits;
 mod mail_reports;
 pub(crate) mod node;
 mod nodes;
+pub(crate) mod notifications;
 pub(crate) mod reviews;
 pub(crate) mod rules;
 pub(crate) mod sessions;
@@ -176,6 +177,8 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
         .routes(routes!(nodes::forget))
         .routes(routes!(node::settings))
         .routes(routes!(sources::sources))
+        .routes(routes!(notifications::notifications))
+        .routes(routes!(notifications::test))
         .routes(routes!(node::snapshot))
         .routes(routes!(erasure::erase, erasure::progress))
         .routes(routes!(audit::audit))
