@@ -247,8 +247,9 @@ fn what_the_provider_does_not_stand_by_logs_nobody_in() {
         refuse(&format!("{back}&iss=https://evil.example"), &[&cookie], 403, elsewhere);
         refuse("/console/oidc/return", &[&cookie], 403, elsewhere);
         let (_, state) = back.split_once("state=").unwrap();
-        let error =
-            format!("/console/oidc/return?error=access_denied&error_description=%3Cb%3Eno%3C/b%3E&state={state}");
+        let error = format!(
+            "/console/oidc/return?error=access_denied&error_description=%3Cb%3Eno%3C/b%3E&state={state}"
+        );
         refuse(&error, &[&cookie], 403, "&lt;b&gt;no&lt;/b&gt;");
         // A code of somebody else has another verifier.
         let (address, own) = begin(server, "");
