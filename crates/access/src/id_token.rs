@@ -55,7 +55,7 @@ pub struct KeySet {
 /// A reason for which a token says nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdTokenError {
-    /// It is not three parts of base64 with JSON in them.
+    /// The token is not three parts of base64 with JSON in them.
     #[error("the ID token is not in the form of RFC 7519")]
     Form,
     /// The keys are no JSON Web Key Set.
@@ -72,13 +72,13 @@ pub enum IdTokenError {
     /// None of its keys has signed it.
     #[error("the ID token's signature is not one of the provider's")]
     Signature,
-    /// It is for somebody else, from somebody else, or for another login.
+    /// The token is for somebody else, from somebody else, or for another login.
     #[error("the ID token's `{claim}` is not what was asked for")]
     Claim {
         /// The claim.
         claim: &'static str,
     },
-    /// It is too old, or from the future.
+    /// The token is too old, or from the future.
     #[error("the ID token is not valid at this time: compare the clocks of the provider and of this machine")]
     Time,
 }

@@ -57,7 +57,7 @@ impl fmt::Debug for IdentityProviderPlan {
 
 /// Compiles the provider.
 pub(crate) fn compile(document: &Document, problems: &mut ConfigProblems) -> Option<IdentityProviderPlan> {
-    let view = document.section("oidc")?;
+    let view = document.section("oidc").filter(|view| view.is_written())?;
     let mut missing = |key: &str, help: &str| {
         let text = view.str(key).filter(|text| !text.is_empty());
         if text.is_none() {

@@ -13,7 +13,7 @@ use logs::log_stream::zone;
 use crate::config::{ConfigProblems, ConfigView, Document};
 use crate::entries;
 use crate::pipeline::Pipeline;
-use crate::signers::is_allowed;
+use crate::signers::is_protected_url;
 
 /// Most places.
 const NOTIFICATIONS_MAX: usize = 32;
@@ -388,7 +388,7 @@ fn form(
         }
         _ => NotificationForm::Webhook { key: view.str("secret").map(signing_key) },
     };
-    if !is_allowed(&url) {
+    if !is_protected_url(&url) {
         let help =
             "expected `https://...`, or `http://` with a loopback address such as 127.0.0.1".to_owned();
         problems.add(view.origin("name"), format!("nothing is sent to the `url` of `{name}`"), Some(help));

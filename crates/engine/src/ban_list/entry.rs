@@ -1,0 +1,97 @@
+//! Entries of the ban list, and changes of them.
+
+use std::sync::Arc;
+
+use event::Time;
+use serde::{Deserialize, Serialize};
+
+use super::address_range::AddressRange;
+
+/// A label, and what put it on a key.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LabelSource {
+    /// The pipeline whose label it is.
+    pub pipeline: String,
+    /// The kind of the key.
+    pub kind: String,
+    /// The label.
+    pub label: String,
+    /// The thing to be done, as the label's `decision` says: `ban`, `captcha`.
+    pub decision: String,
+    /// The source that put the label on it: a rule's name, or who did.
+    pub by: String,
+}
+
+/// The ban list's entry of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ban {
+    /// A number of its own.
+    pub id: u64,
+    /// The scope of the key: an address, a network, or something else.
+    pub scope: BanScope,
+    /// The label, and what put it on.
+    pub source: Arc<LabelSource>,
+    /// The piece, such as an address.
+    pub value: Arc<str>,
+    /// The end of the ban.
+    pub until: Time,
+}
+
+/// The sort of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BanScope {
+    /// An address.
+    Ip,
+    /// A network, as `192.0.2.0/24`.
+    Range,
+    /// Any other subject: a user, a session.
+    Other,
+}
+
+impl BanScope {
+    /// Returns the scope that the value itself shows.
+    pub fn of(value: &str) -> BanScope {
+        match AddressRange::parse(value) {
+            None => BanScope::Other,
+            Some(_) if value.contains('/') => BanScope::Range,
+            Some(_) => BanScope::Ip,
+        }
+    }
+}
+
+/// A label that is put on a key.
+#[derive(Clone, Debug)]
+pub(crate) struct NewBan {
+    pub(crate) pipeline: String,
+    pub(crate) kind: String,
+    pub(crate) label: String,
+    pub(crate) decision: String,
+    pub(crate) value: String,
+    pub(crate) by: String,
+    pub(crate) until: Time,
+}
+
+/// A change of a ban that nodes share: it is put on a key, or lifted.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedBan {
+    pub(crate) ban: NewBan,
+    pub(crate) is_lift: bool,
+}
+
+/// A change that other nodes have not heard of.
+#[derive(Clone, Debug)]
+pub(crate) struct UnsharedBan {
+    pub(crate) ban: Ban,
+    /// The number of the change; `None` for a lift.
+    pub(super) number: Option<u64>,
+}
+
+impl UnsharedBan {
+    pub(crate) fn is_lift(&self) -> bool {
+        self.number.is_none()
+    }
+}
+
+pub(super) fn is_same_label(one: &LabelSource, other: &LabelSource) -> bool {
+    (&one.pipeline, &one.kind, &one.label) == (&other.pipeline, &other.kind, &other.label)
+}

@@ -1,0 +1,274 @@
+//! Tests of the ban list.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, OpenOptions};
+
+use event::Span;
+
+use super::*;
+
+const NOW: Time = Time::from_seconds(1_779_012_000);
+
+fn put(value: &str, seconds: i64) -> NewBan {
+    NewBan {
+        pipeline: "web".into(),
+        kind: "ip".into(),
+        label: "scanner".into(),
+        decision: "ban".into(),
+        value: value.into(),
+        by: "PROBE".into(),
+        until: NOW + Span::seconds(seconds),
+    }
+}
+
+fn values(told: &[Ban]) -> Vec<&str> {
+    told.iter().map(|told| &*told.value).collect()
+}
+
+/// All of what is new, page by page.
+fn new(register: &BanList, changes: &BanChanges, now: Time) -> Vec<Ban> {
+    let (mut rest, mut all) = (changes.new.clone(), Vec::new());
+    while rest.is_some() {
+        all.extend(register.page(&mut rest, now));
+    }
+    all
+}
+
+#[test]
+fn who_polls_is_told_what_has_changed() {
+    let register = BanList::default();
+    register.put(vec![put("192.0.2.1", 60), put("192.0.2.2", 600)]);
+    let first = register.held(NOW);
+    assert_eq!(values(&new(&register, &first, NOW)), ["192.0.2.1", "192.0.2.2"]);
+    assert_eq!(register.since(first.next, NOW), BanChanges { next: first.next, ..BanChanges::default() });
+    // The same again says nothing new, a longer one does.
+    register.put(vec![put("192.0.2.2", 500), put("192.0.2.3", 600), put("192.0.2.1", 90)]);
+    let second = register.since(first.next, NOW);
+    assert_eq!(values(&new(&register, &second, NOW)), ["192.0.2.3", "192.0.2.1"]);
+    let later = NOW + Span::seconds(90);
+    let third = register.since(second.next, later);
+    let told = (new(&register, &third, later), values(&third.deleted));
+    assert_eq!(told, (vec![], vec!["192.0.2.1"]));
+    assert_eq!(register.lift("192.0.2.3"), 1);
+    let fourth = register.since(third.next, later);
+    assert_eq!(values(&fourth.deleted), ["192.0.2.3"]);
+    assert_eq!(values(&new(&register, &register.held(later), later)), ["192.0.2.2"]);
+    // A number of another table's.
+    assert_eq!(values(&new(&register, &register.since(u64::MAX, later), later)), ["192.0.2.2"]);
+}
+
+#[test]
+fn a_restart_forgets_nothing() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("labels.ndjson");
+    let register = BanList::open(&path, false).unwrap();
+    register.put(vec![put("192.0.2.1", 60), put("192.0.2.2", 600), put("192.0.2.2", 700)]);
+    register.lift("192.0.2.1");
+    register.maintain(NOW).unwrap();
+    let before = new(&register, &register.held(NOW), NOW);
+    drop(register);
+    // A crash in the middle of a line.
+    OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"put\":{\"id\"").unwrap();
+    let register = BanList::open(&path, false).unwrap();
+    assert_eq!(new(&register, &register.held(NOW), NOW), before);
+    register.put(vec![put("192.0.2.9", 60)]);
+    let after = new(&register, &register.held(NOW), NOW);
+    assert!(after[1].id > before[0].id, "numbers are not given twice");
+    assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 2);
+}
+
+/// Puts, ends and lifts in any order: look-ups, polls and the file say what a plain list says.
+#[test]
+fn the_table_says_what_a_list_says() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("labels.ndjson");
+    let mut register = BanList::open(&path, false).unwrap();
+    let mut state = 7u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % below
+    };
+    let value = |number: u64| match number {
+        0..20 => format!("192.0.2.{number}"),
+        20..30 => format!("192.0.2.{}/{}", (number - 20) * 16, 28),
+        30..33 => format!("192.0.{}.0/16", number - 30),
+        33..38 => format!("2001:db8::{number:x}"),
+        38 => "2001:db8::/64".to_owned(),
+        _ => format!("user{number}"),
+    };
+    let (mut list, mut now): (BTreeMap<String, Time>, Time) = (BTreeMap::new(), NOW);
+    let (mut seen, mut place): (BTreeSet<String>, Option<u64>) = (BTreeSet::new(), None);
+    for step in 0..2000 {
+        match random(10) {
+            0..6 => {
+                let (value, seconds) = (value(random(45)), 1 + random(100) as i64);
+                let until = now + Span::seconds(seconds);
+                register.put(vec![NewBan { until, ..put(&value, 0) }]);
+                list.entry(value).and_modify(|end| *end = until.max(*end)).or_insert(until);
+            }
+            6 => {
+                let value = value(random(45));
+                register.lift(&value);
+                list.remove(&value);
+            }
+            7 => now = now + Span::seconds(random(20) as i64),
+            8 => register.maintain(now).unwrap(),
+            _ if random(20) == 0 => {
+                (register, place) = (BanList::open(&path, false).unwrap(), None);
+            }
+            _ => {}
+        }
+        list.retain(|_, until| *until > now);
+        if step % 7 == 0 {
+            let address: IpAddr = value(random(20)).parse().unwrap();
+            let mut found: Vec<String> =
+                register.of_address(address, now).iter().map(|told| told.value.to_string()).collect();
+            let covers = |value: &str| {
+                AddressRange::parse(value).is_some_and(|range| range.contains(AddressRange::of(address)))
+            };
+            found.sort();
+            let expected: Vec<&String> = list.keys().filter(|value| covers(value)).collect();
+            assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{address}");
+            let in_range = register.is_in_range(("web", "ip", "scanner"), address, now);
+            assert_eq!(in_range, expected.iter().any(|value| value.contains('/')));
+        }
+        if step % 5 == 0 {
+            let changes = place.map_or_else(|| register.held(now), |place| register.since(place, now));
+            if place.is_none() {
+                seen.clear();
+            }
+            for told in &changes.deleted {
+                seen.remove(&*told.value);
+            }
+            seen.extend(new(&register, &changes, now).iter().map(|told| told.value.to_string()));
+            place = Some(changes.next);
+            assert_eq!(seen.iter().collect::<Vec<_>>(), list.keys().collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn ranges_are_read_and_shown() {
+    let shown = |text: &str| AddressRange::parse(text).map(|range| range.to_string());
+    let check = |text: &str, expected: Option<&str>| assert_eq!(shown(text).as_deref(), expected, "{text}");
+    check("192.0.2.7", Some("192.0.2.7"));
+    check("192.0.2.7/24", Some("192.0.2.0/24"));
+    check("192.0.2.7/32", Some("192.0.2.7"));
+    check("::ffff:192.0.2.7", Some("192.0.2.7"));
+    check("2001:db8::7/64", Some("2001:db8::/64"));
+    check("0.0.0.0/0", Some("0.0.0.0/0"));
+    check("::/0", Some("::/0"));
+    check("192.0.2.0/33", None);
+    check("not an address", None);
+    for own in ["127.0.0.1", "127.8.0.0/16", "0.0.0.0", "0.0.0.0/0", "::1", "::/0", "::ffff:127.0.0.1"] {
+        assert!(AddressRange::parse(own).unwrap().is_of_this_machine(), "{own}");
+    }
+    assert!(!AddressRange::parse("10.0.0.0/8").unwrap().is_of_this_machine());
+}
+
+#[test]
+fn this_machine_itself_is_told_nobody() {
+    let register = BanList::default();
+    register.put(vec![put("127.0.0.1", 60), put("::1", 60), put("192.0.2.1", 60)]);
+    assert_eq!(values(&new(&register, &register.held(NOW), NOW)), ["192.0.2.1"]);
+}
+
+/// Nothing on the allow list is put there, and what was leaves when the list changes; who polls hears of it, and so does the file.
+#[test]
+fn what_is_allowed_is_not_banned() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("labels.ndjson");
+    let register = BanList::open(&path, false).unwrap();
+    register.put(vec![put("192.0.2.1", 60), put("192.0.2.0/28", 60), put("192.0.2.99", 60)]);
+    let first = register.held(NOW);
+    let text = "[allow]\nnetworks = [\"192.0.2.1\", \"198.51.100.0/24\"]\naccounts = [\"ann\"]\n";
+    let config = plan::Config::from_text("allow.toml", text, &plan::Overrides::default());
+    let allow = plan::Plan::compile(&config).unwrap().allow;
+    assert_eq!(register.set_allow(Arc::clone(&allow)), 2);
+    assert!(register.of_address("192.0.2.1".parse().unwrap(), NOW).is_empty());
+    assert!(!register.has_ranges());
+    let second = register.since(first.next, NOW);
+    assert_eq!(values(&second.deleted), ["192.0.2.1", "192.0.2.0/28"]);
+    register.put(vec![put("192.0.2.1", 600), put("198.51.100.7", 60), put("ann", 60), put("10.1.1.1", 60)]);
+    assert_eq!(values(&new(&register, &register.held(NOW), NOW)), ["192.0.2.99"]);
+    drop(register);
+    let register = BanList::open(&path, false).unwrap();
+    assert_eq!(values(&new(&register, &register.held(NOW), NOW)), ["192.0.2.99"]);
+    assert_eq!(register.set_allow(allow), 0);
+}
+
+#[test]
+fn values_show_what_they_are() {
+    for (value, scope) in [
+        ("192.0.2.1", BanScope::Ip),
+        ("2001:db8::1", BanScope::Ip),
+        ("192.0.2.0/24", BanScope::Range),
+        ("2001:db8::/64", BanScope::Range),
+        ("192.0.2.0/99", BanScope::Other),
+        ("ann", BanScope::Other),
+    ] {
+        assert_eq!(BanScope::of(value), scope, "{value}");
+    }
+}
+
+#[test]
+fn a_flipped_bit_costs_one_label() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("labels.ndjson");
+    let register = BanList::open(&path, false).unwrap();
+    register.put((0..3).map(|number| put(&format!("192.0.2.{number}"), 60)).collect());
+    drop(register);
+    let whole = fs::read(&path).unwrap();
+    for at in 0..whole.len() - 1 {
+        let mut flipped = whole.clone();
+        flipped[at] ^= 1 << (at % 8);
+        fs::write(&path, flipped).unwrap();
+        assert!(damaged_lines(&path).unwrap() > 0, "byte {at}");
+        let left = BanList::open(&path, false).unwrap().size().0;
+        // An end of line that is gone costs the line behind it, too.
+        assert!(left == 2 || (left == 1 && whole[at] == b'\n'), "byte {at}: {left}");
+    }
+}
+
+/// A look-up goes by the index: however many keys there are, it looks at as many. With `TOLLHOUSE_KEYS=4000000` it says
+/// how long that takes.
+#[test]
+fn a_look_up_looks_at_what_it_finds() {
+    let register = BanList::default();
+    let wanted = std::env::var("TOLLHOUSE_KEYS").ok().and_then(|keys| keys.parse::<u32>().ok());
+    let keys = wanted.unwrap_or(20_000);
+    let address = |at: u32| std::net::Ipv4Addr::from(0x0a00_0000 + at);
+    for first in (0..keys).step_by(1000) {
+        register.put((first..(first + 1000).min(keys)).map(|at| put(&address(at).to_string(), 60)).collect());
+    }
+    if wanted.is_some() {
+        let started = std::time::Instant::now();
+        let found: usize =
+            (0..10_000).map(|at| register.of_address(address(at * 397 % keys).into(), NOW).len()).sum();
+        println!("{keys} keys: {:?} a look-up, {found} of 10,000 found", started.elapsed() / 10_000);
+    }
+    register.put(vec![put("10.0.0.0/16", 60), put("10.0.0.0/24", 60)]);
+    let table = register.table.lock();
+    let address = AddressRange::parse("10.0.0.7").unwrap();
+    assert_eq!(table.lengths.len(), 3, "as many looks as there are lengths");
+    assert_eq!(table.around(address, AddressRange::WHOLE).count(), 3);
+    assert_eq!(table.of_value("10.0.0.7").count(), 1);
+}
+
+#[test]
+fn the_table_is_bounded() {
+    let mut table = BanTable::default();
+    let [pipeline, kind, label, decision, by] = ["web", "user", "abuser", "ban", "R"].map(str::to_owned);
+    let source = table.source(LabelSource { pipeline, kind, label, decision, by });
+    let told = |at: usize| Ban {
+        id: at as u64,
+        scope: BanScope::Other,
+        source: Arc::clone(&source),
+        value: format!("user{at}").into(),
+        until: NOW + Span::seconds(60 + at as i64),
+    };
+    let max = 1000;
+    (0..max + 5).for_each(|at| table.put_within(told(at), max));
+    assert_eq!((table.held.len(), table.crowded_out), (max, 5));
+    assert_eq!(table.of_value("user4").count() + table.of_value("user5").count(), 1);
+}
