@@ -17,7 +17,7 @@ pub const DATABASE_BYTES_MAX: usize = 512 << 20;
 
 /// A service that knows names of addresses.
 pub trait ReverseNames: fmt::Debug + Send + Sync {
-    /// The name of an address, without a dot behind it; none if it has none, or nobody answers in time.
+    /// The name of an address, with a dot behind it as CrowdSec's lists have it; none if it has none, or nobody answers in time.
     fn name(&self, ip: IpAddr) -> Option<String>;
 }
 
@@ -126,10 +126,10 @@ impl CrowdsecEnrichment {
     /// The thing that a method lacks; none if it can be asked.
     pub(crate) fn lacks(&self, method: EnrichmentMethod) -> Option<&'static str> {
         match method {
-            EnrichmentMethod::City | EnrichmentMethod::Range if self.city.is_none() => {
+            EnrichmentMethod::City if self.city.is_none() => {
                 Some("there is no database such as `GeoLite2-City.mmdb`")
             }
-            EnrichmentMethod::Asn if self.asn.is_none() => {
+            EnrichmentMethod::Asn | EnrichmentMethod::Range if self.asn.is_none() => {
                 Some("there is no database such as `GeoLite2-ASN.mmdb`")
             }
             EnrichmentMethod::ReverseName if self.names.is_none() => Some("there is no name service"),
@@ -168,7 +168,8 @@ impl CrowdsecEnrichment {
                 put("ASNOrg", record.autonomous_system_organization);
             }
             EnrichmentMethod::Range => {
-                let Some(database) = &self.city else { return facts };
+                // CrowdSec takes networks from the database of AS.
+                let Some(database) = &self.asn else { return facts };
                 let found = database.0.lookup(ip).ok().filter(|found| {
                     found.has_data() && matches!(found.decode::<IgnoredAny>(), Ok(Some(IgnoredAny)))
                 });
@@ -412,7 +413,7 @@ mod tests {
             told,
             [
                 "parsers/s00-raw/a.yaml:10: `GeoIpCity` is not asked: there is no database such as `GeoLite2-City.mmdb`",
-                "parsers/s00-raw/a.yaml:12: `IpToRange` is not asked: there is no database such as `GeoLite2-City.mmdb`",
+                "parsers/s00-raw/a.yaml:12: `IpToRange` is not asked: there is no database such as `GeoLite2-ASN.mmdb`",
                 "postoverflows/s00-enrich/names.yaml:4: `reverse_dns` is not asked: there is no name service",
             ]
         );

@@ -18,9 +18,20 @@ const STEPS_MAX: i64 = 21;
 const SECONDS_MAX: i64 = 366 * 86_400;
 /// Kinds of decisions that have a label of their own.
 const KINDS: [(&str, &str); 3] = [("ban", "banned"), ("captcha", "captcha"), ("throttle", "throttled")];
+/// The kind of addresses; other scopes have one of their own.
+const ADDRESS: &str = "address";
 /// Most files of a source, and sources.
 const FILES_MAX: usize = 100;
 const SOURCES_MAX: usize = 100;
+
+/// A kind of key that scenarios ban: an address, a range, a country.
+#[derive(Default)]
+struct BannedKind {
+    /// The longest decision of each label, in seconds.
+    longest: BTreeMap<&'static str, i64>,
+    /// True if decisions become longer with each one.
+    grows: bool,
+}
 
 /// The outcome of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,24 +73,15 @@ pub fn read(files: &CrowdsecFiles, data: CrowdsecDataFiles, folder: &str) -> Cro
     let mut names = BTreeSet::new();
     let mut scenarios = 0;
     let mut rules = String::new();
-    let mut longest: BTreeMap<&str, i64> = BTreeMap::new();
-    let mut grows = false;
+    let mut kinds: BTreeMap<String, BannedKind> = BTreeMap::new();
     for scenario in pipeline.buckets.scenarios() {
         scenarios += 1;
         let steps = steps(&profiles, scenario);
         if steps.iter().all(Vec::is_empty) {
-            if scenario.remediation && scenario.scope.as_ref() == "Ip" {
-                left.insert(format!("{}: no profile decides about `{}`", scenario.file, scenario.name));
+            if scenario.remediation {
+                let (file, name) = (&scenario.file, &scenario.name);
+                left.insert(format!("{file}: no profile decides about `{name}`; it is reported, not banned"));
             }
-            if !scenario.remediation || scenario.scope.as_ref() == "Ip" {
-                continue;
-            }
-        }
-        if scenario.scope.as_ref() != "Ip" {
-            left.insert(format!(
-                "{}: `{}` bans by {}; it is reported, not banned",
-                scenario.file, scenario.name, scenario.scope
-            ));
             continue;
         }
         let name = rule_name(&scenario.name);
@@ -88,7 +90,9 @@ pub fn read(files: &CrowdsecFiles, data: CrowdsecDataFiles, folder: &str) -> Cro
             continue;
         }
         let is_only = steps.len() == 1;
-        grows |= !is_only;
+        let kind = kind_name(&scenario.scope);
+        let banned = kinds.entry(kind.clone()).or_default();
+        banned.grows |= !is_only;
         for (index, decisions) in steps.iter().enumerate() {
             let mut condition = format!("scenario == {}", literal(&scenario.name));
             let mut effects = Vec::new();
@@ -101,10 +105,11 @@ pub fn read(files: &CrowdsecFiles, data: CrowdsecDataFiles, folder: &str) -> Cro
                     continue;
                 };
                 let seconds = (decision.length / 1_000_000_000).clamp(1, SECONDS_MAX);
-                let most = longest.entry(label).or_default();
+                let most = banned.longest.entry(*label).or_default();
                 *most = (*most).max(seconds);
-                effects.push(format!("mark address as '{label}' for {seconds}s"));
-                let _ = write!(condition, " && !address.marked('{label}')");
+                let label = label_name(label, &kind);
+                effects.push(format!("mark {kind} as '{label}' for {seconds}s"));
+                let _ = write!(condition, " && !{kind}.marked('{label}')");
             }
             if effects.is_empty() {
                 continue;
@@ -113,9 +118,9 @@ pub fn read(files: &CrowdsecFiles, data: CrowdsecDataFiles, folder: &str) -> Cro
             let mut rule = name.clone();
             if !is_only {
                 let sign = if index + 1 == steps.len() { ">=" } else { "==" };
-                let _ = write!(condition, " && address.bans('30d') {sign} {index}");
+                let _ = write!(condition, " && {kind}.bans('30d') {sign} {index}");
                 let _ = write!(rule, "_{}", index + 1);
-                effects.push("add address.bans".to_owned());
+                effects.push(format!("add {kind}.bans"));
             }
             let effects: Vec<String> = effects.iter().map(|effect| format!("\"{effect}\"")).collect();
             let _ = write!(
@@ -127,22 +132,28 @@ pub fn read(files: &CrowdsecFiles, data: CrowdsecDataFiles, folder: &str) -> Cro
             );
         }
     }
-    let (counts, windows) = match grows {
-        true => ("\"seen\", \"bans\"", "\"1h x 25\", \"1d x 31\""),
-        false => ("\"seen\"", "\"1h x 25\""),
-    };
-    let _ = write!(
-        text,
-        "\n[[kind]]\nname = \"address\"\nof = \"source_ip\"\n\n\
-         [[statistic]]\nname = \"address\"\nkeys = [\"address\"]\ncounts = [{counts}]\nwindows = [{windows}]\n"
-    );
-    for (kind, label) in KINDS {
-        let Some(seconds) = longest.get(label) else { continue };
+    // Addresses are counted whatever the scenarios are.
+    kinds.entry(ADDRESS.to_owned()).or_default();
+    for (kind, banned) in &kinds {
+        let of = if kind == ADDRESS { "source_ip" } else { "source" };
+        let (counts, windows) = match banned.grows {
+            true => ("\"seen\", \"bans\"", "\"1h x 25\", \"1d x 31\""),
+            false => ("\"seen\"", "\"1h x 25\""),
+        };
         let _ = write!(
             text,
-            "\n[[label]]\nname = \"{label}\"\nof = \"address\"\nkeep = \"{seconds}s\"\ndecision = \"{kind}\"\n\
-             description = \"Overflowed a scenario\"\n"
+            "\n[[kind]]\nname = \"{kind}\"\nof = \"{of}\"\n\n\
+             [[statistic]]\nname = \"{kind}\"\nkeys = [\"{kind}\"]\ncounts = [{counts}]\nwindows = [{windows}]\n"
         );
+        for (decision, label) in KINDS {
+            let Some(seconds) = banned.longest.get(label) else { continue };
+            let label = label_name(label, kind);
+            let _ = write!(
+                text,
+                "\n[[label]]\nname = \"{label}\"\nof = \"{kind}\"\nkeep = \"{seconds}s\"\ndecision = \"{decision}\"\n\
+                 description = \"Overflowed a scenario\"\n"
+            );
+        }
     }
     text.push_str(&rules);
     let mut written = 0;
@@ -224,6 +235,20 @@ fn source_table(
     Some(text)
 }
 
+/// The kind of key that a scope is banned by. Enforcement points know others than addresses by this name, or as networks.
+fn kind_name(scope: &str) -> String {
+    if scope.eq_ignore_ascii_case("ip") {
+        return ADDRESS.to_owned();
+    }
+    let plain = scope.chars().filter(char::is_ascii_alphanumeric).take(40).collect::<String>();
+    format!("of_{}", plain.to_ascii_lowercase())
+}
+
+/// The name of a label on a kind: those on addresses have the plain one.
+fn label_name(label: &str, kind: &str) -> String {
+    if kind == ADDRESS { label.to_owned() } else { format!("{label}_{kind}") }
+}
+
 /// A TOML string.
 fn quoted(text: &str) -> String {
     toml_edit::Value::from(text).to_string().trim().to_owned()
@@ -277,8 +302,9 @@ mod tests {
             crate::Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}\n{}", import.text));
         let rules: Vec<&str> =
             plan.pipelines[0].rules.rules().iter().map(|rule| rule.name.as_str()).collect();
-        assert_eq!((rules.as_slice(), import.scenarios), (["SSH_BF"].as_slice(), 2));
-        assert!(import.text.contains("for 7200s"), "{}", import.text);
+        assert_eq!((rules.as_slice(), import.scenarios), (["SSH_BF", "RANGE"].as_slice(), 2));
+        assert!(import.text.contains("mark address as 'banned' for 7200s"), "{}", import.text);
+        assert!(import.text.contains("mark of_range as 'banned_of_range' for 7200s"), "{}", import.text);
         let sources: Vec<(&str, &str)> =
             plan.node.sources.iter().map(|source| (source.name.as_str(), source.input.kind())).collect();
         assert_eq!((sources.as_slice(), import.sources), ([("crowdsec1", "files")].as_slice(), 1));
@@ -288,7 +314,6 @@ mod tests {
             import.left,
             [
                 "acquis.yaml:6: the source `docker` is not followed",
-                "scenarios/ssh-bf.yaml: `me/range` bans by Range; it is reported, not banned",
                 "scenarios/ssh-bf.yaml:21: the function `Nobody` is not known",
             ]
         );
