@@ -2,7 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use logs::fail2ban::{Fail2banFiles, duration, ini, jail, option_list};
+use logs::fail2ban::formula::BanTimeFacts;
+use logs::fail2ban::{Fail2banFiles, duration, formula, ini, jail, option_list};
 
 fuzz_target!(|raw: &[u8]| {
     let text = String::from_utf8_lossy(raw);
@@ -13,6 +14,10 @@ fuzz_target!(|raw: &[u8]| {
     let (_, problems) = ini::read("f", first);
     assert!(problems.iter().all(|problem| problem.line <= first.lines().count()));
     let _ = (duration::read(first), option_list::read(first));
+    let facts = BanTimeFacts { seconds: 600.0, count: 3.0, factor: 1.0 };
+    if let Ok(length) = formula::evaluate(first, facts) {
+        assert!(length.is_finite());
+    }
     let files = [("jail.conf", first), ("filter.d/a.conf", second), ("filter.d/common.conf", first)];
     let files = Fail2banFiles(files.map(|(path, text)| (path.to_owned(), text.to_owned())).into());
     let _ = jail::read(&files);

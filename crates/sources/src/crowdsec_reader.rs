@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use crate::crowdsec_files;
 use crate::journal_follower::JOURNAL_ORIGIN;
 use crate::line_reader::LinePlace;
+use crate::reverse_names::DnsNames;
 
 /// Most bytes of a line that an event keeps.
 const TEXT_BYTES_MAX: usize = 1024;
@@ -40,7 +41,10 @@ impl CrowdsecReader {
     ) -> Result<CrowdsecReader, String> {
         let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", directory.display());
         let files = crowdsec_files::read(directory, told).map_err(|error| failed(&error))?;
-        let data = crowdsec_files::data(directory, data_files, told);
+        let mut data = crowdsec_files::data(directory, data_files, told);
+        if let Some(names) = DnsNames::of_system() {
+            data.enrichment.set_names(Arc::new(names));
+        }
         let mut problems = Vec::new();
         let selection = CrowdsecSelection::all(&files);
         let pipeline = CrowdsecPipeline::live(&files, &selection, data, &mut problems);

@@ -8,7 +8,7 @@
 //! A chunk is handed out, and its position moves only when whoever took it says that it is safe (`commit`): what was read
 //! and not committed is read again after a crash. Lines have names, so that what is sent again counts once.
 //!
-//! This crate reads no clock and waits for nothing but for `journalctl`: whoever polls sleeps in between.
+//! This crate reads no clock and waits for nothing but for `journalctl`, and a moment for names: whoever polls sleeps in between.
 
 pub mod crowdsec_files;
 pub mod crowdsec_reader;
@@ -18,6 +18,7 @@ pub mod journal_follower;
 pub mod line_reader;
 pub mod path_pattern;
 pub mod positions;
+pub mod reverse_names;
 pub mod syslog_frame;
 
 use std::sync::Arc;

@@ -2,8 +2,10 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use indicatif::HumanCount;
+use sources::reverse_names::DnsNames;
 
 use crate::console::{printable, say};
 use crate::crowdsec_files;
@@ -32,7 +34,11 @@ pub(super) struct CrowdsecImportArgs {
 
 pub(super) fn run(args: &CrowdsecImportArgs) -> Result<Exit, CommandError> {
     let files = crowdsec_files::read(&args.directory)?;
-    let data = crowdsec_files::data(&args.directory, args.data_files.as_deref());
+    let mut data = crowdsec_files::data(&args.directory, args.data_files.as_deref());
+    // Whoever runs the files will ask for names.
+    if let Some(names) = DnsNames::of_system() {
+        data.enrichment.set_names(Arc::new(names));
+    }
     // The server may run in another folder.
     let directory = std::path::absolute(&args.directory).unwrap_or_else(|_| args.directory.clone());
     let import = plan::formats::crowdsec::read(&files, data, &directory.display().to_string());
