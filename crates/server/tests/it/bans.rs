@@ -409,6 +409,90 @@ fn bouncers_show_their_key() {
     });
 }
 
+/// `cscli` reads bans as alerts, each with its decision, after a login that grants nothing by itself.
+#[test]
+fn bans_are_alerts_of_crowdsecs_tools() {
+    with_labels(&[("server.tokens", "[\"secret-of-cscli-desk\"]")], |server| {
+        let login = json!({"machine_id": "desk", "password": "secret-of-cscli-desk", "scenarios": []}).to_string();
+        let told = server.post("/crowdsec/v1/watchers/login", &[JSON], &login).json();
+        assert_eq!((&told["code"], &told["token"]), (&json!(200), &json!("secret-of-cscli-desk")));
+        assert_eq!(told["expire"], "2026-05-17T11:00:00Z");
+        let bearer = "Authorization: Bearer secret-of-cscli-desk";
+        let ask = |path: &str| server.ask("GET", &format!("/crowdsec/v1/{path}"), &[bearer], b"");
+        assert_eq!(server.get("/crowdsec/v1/alerts").status, 401);
+        assert_eq!(ask("alerts").json(), json!([]));
+        for (kind, label, value) in [
+            ("ip", "scanner", "192.0.2.9"),
+            ("net", "shady", "198.51.100.0/24"),
+            ("ip", "scanner", "2001:db8::9"),
+        ] {
+            let body = json!({"kind": kind, "label": label, "value": value, "for": "2h"}).to_string();
+            assert_eq!(server.post("/v1/bans", &[JSON, bearer], &body).status, 200, "{value}");
+        }
+        let check = |query: &str, expected: &[&str]| {
+            let found = ask(&format!("alerts{query}")).json();
+            let found: Vec<&str> = found
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|alert| {
+                    assert_eq!(alert["decisions"][0]["value"], alert["source"]["value"]);
+                    alert["source"]["value"].as_str().unwrap()
+                })
+                .collect();
+            assert_eq!(found, expected, "{query}");
+        };
+        check("?has_active_decision=true&limit=0", &["2001:db8::9", "198.51.100.0/24", "192.0.2.9"]);
+        check("?limit=1", &["2001:db8::9"]);
+        check("?scope=range", &["198.51.100.0/24"]);
+        check("?ip=198.51.100.77", &["198.51.100.0/24"]);
+        check("?value=192.0.2.9&decision_type=ban", &["192.0.2.9"]);
+        check("?scenario=web/shady:API", &["198.51.100.0/24"]);
+        check("?origin=CAPI", &[]);
+        check_problem(&ask("alerts?ip=x"), 400, "invalid-parameter", "no address");
+        let one = ask("alerts/1").json();
+        assert_eq!((&one["id"], &one["scenario"]), (&json!(1), &json!("web/scanner:API")));
+        assert_eq!(one["decisions"][0]["duration"], "7200s");
+        check_problem(&ask("alerts/7"), 404, "not-found", "no ban of the number 7");
+        assert_eq!(ask("heartbeat").status, 200);
+        let metrics = r#"{"remediation_components": [{"type": "firewall"}], "log_processors": null}"#;
+        assert_eq!(server.post("/crowdsec/v1/usage-metrics", &[JSON, bearer], metrics).status, 201);
+        assert_eq!(server.post("/crowdsec/v1/usage-metrics", &[JSON], metrics).status, 401);
+    });
+}
+
+/// CrowdSec's own `cscli` lists them.
+#[test]
+fn the_real_cscli_lists_them() {
+    let Some(program) = bouncer("cscli") else { return };
+    with_labels(&[("server.tokens", "[\"secret-of-cscli-desk\"]")], |server| {
+        let bearer = "Authorization: Bearer secret-of-cscli-desk";
+        let body = json!({"kind": "ip", "label": "scanner", "value": "192.0.2.9", "for": "2h"}).to_string();
+        assert_eq!(server.post("/v1/bans", &[JSON, bearer], &body).status, 200);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().display();
+        let address = server.address;
+        let config = format!(
+            "common:\n  log_media: stdout\nconfig_paths:\n  config_dir: {path}\n  data_dir: {path}\n  hub_dir: {path}\n  index_path: {path}/index.json\n\
+             api:\n  client:\n    credentials_path: {path}/credentials.yaml\n"
+        );
+        std::fs::write(folder.path().join("config.yaml"), config).unwrap();
+        let credentials =
+            format!("url: http://{address}/crowdsec/\nlogin: desk\npassword: secret-of-cscli-desk\n");
+        std::fs::write(folder.path().join("credentials.yaml"), credentials).unwrap();
+        for what in ["alerts", "decisions"] {
+            let mut command = Command::new(&program);
+            command.arg("-c").arg(folder.path().join("config.yaml")).args([what, "list", "-o", "raw"]);
+            let output = command.output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(
+                text.contains("192.0.2.9") && text.contains("web/scanner:API"),
+                "{what}: {text} {output:?}"
+            );
+        }
+    });
+}
+
 /// A process that ends with the test.
 struct Ends(Child);
 

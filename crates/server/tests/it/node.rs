@@ -5,14 +5,17 @@ use serde_json::Value;
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 90] = [
+pub(crate) const ROUTES: [(&str, &str); 95] = [
     ("delete", "/v1/backtests/{id}"),
     ("delete", "/v1/bans"),
     ("delete", "/v1/nodes/{number}"),
     ("delete", "/v1/sessions/{id}"),
     ("get", "/"),
+    ("get", "/crowdsec/v1/alerts"),
+    ("get", "/crowdsec/v1/alerts/{id}"),
     ("get", "/crowdsec/v1/decisions"),
     ("get", "/crowdsec/v1/decisions/stream"),
+    ("get", "/crowdsec/v1/heartbeat"),
     ("get", "/healthz"),
     ("get", "/metrics"),
     ("get", "/openapi.json"),
@@ -58,6 +61,8 @@ pub(crate) const ROUTES: [(&str, &str); 90] = [
     ("get", "/v1/timeline"),
     ("get", "/v1/tokens"),
     ("get", "/v1/top"),
+    ("post", "/crowdsec/v1/usage-metrics"),
+    ("post", "/crowdsec/v1/watchers/login"),
     ("post", "/v1/backtests"),
     ("post", "/v1/bans"),
     ("post", "/v1/batch/decide"),

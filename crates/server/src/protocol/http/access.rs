@@ -152,6 +152,11 @@ const ROUTES: &[RouteAccess] = &[
     post("/v1/check", ReadContent).asked(),
     post("/v1/readings", Read).asked(),
     // The ban list.
+    route("POST", "/crowdsec/v1/watchers/login", AccessRule::Open),
+    get("/crowdsec/v1/alerts", Enforce),
+    get("/crowdsec/v1/alerts/{id}", Enforce),
+    get("/crowdsec/v1/heartbeat", Enforce),
+    post("/crowdsec/v1/usage-metrics", Enforce),
     get("/crowdsec/v1/decisions", Enforce),
     get("/crowdsec/v1/decisions/stream", Enforce),
     get("/v1/bans", Enforce).named(),

@@ -169,6 +169,11 @@ POST /v1/bans             put a label on a key: {\"kind\": ..., \"label\": ..., 
 DELETE /v1/bans           lift the bans on a value: ?value=
 GET  /crowdsec/v1/decisions         the bans on a value, as CrowdSec's bouncers ask in live mode: ?ip=
 GET  /crowdsec/v1/decisions/stream  changes of the ban list, as they poll them: ?startup=true
+GET  /crowdsec/v1/alerts            the bans as `cscli alerts list` reads them: ?limit=
+GET  /crowdsec/v1/alerts/{id}       one of them
+POST /crowdsec/v1/watchers/login    how cscli begins: {\"password\": TOKEN}
+GET  /crowdsec/v1/heartbeat         that a bouncer or machine lives
+POST /crowdsec/v1/usage-metrics     what a bouncer has dropped
 POST /v1/feedback         say something about a past decision: {\"id\": ..., \"class\": ...}
 POST /v1/feedback/batch   the same of many, one a line: application/x-ndjson
 POST /v1/learn            say something about an event that was not decided here: ?class=
