@@ -187,6 +187,21 @@ impl SegmentBlocks {
         }
     }
 
+    /// Returns the number of records of a block, as it says.
+    pub(super) fn count(&self, number: usize) -> u64 {
+        match &self.blocks {
+            BlockPositions::Rows(_, places) => match places.get(number) {
+                Some(SegmentPiece::Sound(head)) => u64::from(head.count),
+                Some(SegmentPiece::Damaged(stretch)) => stretch.records,
+                None => 0,
+            },
+            BlockPositions::Columns(columns) => {
+                columns.group(number).map_or(0, |group| u64::from(group.rows))
+            }
+            BlockPositions::Damaged(stretch) => stretch.records,
+        }
+    }
+
     pub(super) fn block(&mut self, number: usize) -> Result<Option<Block>, JournalError> {
         let damaged = |stretch: DamagedStretch| Err(JournalError::Damaged(stretch.in_file(self.file.name())));
         let block = match &mut self.blocks {

@@ -3,3 +3,4 @@
 mod full;
 mod rewriting;
 mod simulated;
+mod tail;
