@@ -43,6 +43,7 @@ mod rule_notices;
 mod search;
 mod sender_history;
 mod sharing;
+mod sinks;
 mod source_positions;
 mod unknown_fields;
 mod used_once;
@@ -131,6 +132,7 @@ pub use search::{
     ListedDecision,
 };
 pub use sender_history::{HistoryError, HistoryOutcome, SenderHistory};
+pub use sinks::{SinkStatus, SinkTable};
 pub use unknown_fields::JsonEventError;
 pub use used_once::UseResult;
 
@@ -206,6 +208,7 @@ pub struct Engine {
     notices: rule_notices::RuleNotices,
     reviews: ReviewQueue,
     challenged: feedback::ChallengedDecisions,
+    sinks: SinkTable,
     candidates: CandidateTallies,
     /// The keys of content that is logged encrypted.
     content_keys: ContentKeys,

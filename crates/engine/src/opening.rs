@@ -28,6 +28,7 @@ use crate::pipeline::log;
 use crate::pipeline::trainer::Trainer;
 use crate::review_queue::ReviewQueue;
 use crate::sharing::SharingState;
+use crate::sinks::SinkTable;
 use crate::{Engine, LedgerHome, batch, directory, limit, reload, unknown_fields};
 
 impl Engine {
@@ -124,6 +125,7 @@ impl Engine {
             tracing::warn!("linear models are as this node last knew them: {why}");
         }
         health.set(MODELS_BEHIND, Impact::Degraded, behind);
+        let sinks = SinkTable::open(directory, &plan.node.sinks, &mut aside)?;
         let aside = (!aside.is_empty()).then(|| aside.join("; "));
         health.set("settings-damaged", Impact::Degraded, aside);
         let exceptions = limit::LimitExceptions::new(&plan, posted, &secret);
@@ -162,6 +164,7 @@ impl Engine {
             live: Arc::default(),
             reviews,
             challenged: ChallengedDecisions::default(),
+            sinks,
             candidates: CandidateTallies::default(),
             content_keys,
             latest: AtomicI64::new(i64::MIN),
@@ -217,6 +220,7 @@ impl Engine {
             live: Arc::default(),
             reviews: ReviewQueue::default(),
             challenged: ChallengedDecisions::default(),
+            sinks: SinkTable::default(),
             candidates: CandidateTallies::default(),
             content_keys: ContentKeys::default(),
             latest: AtomicI64::new(i64::MIN),

@@ -52,6 +52,7 @@ impl Directory {
         }
         into.extend(crate::limit::read_exceptions(&self.limits_path()).err().map(DirectoryError::parts));
         into.extend(self.stored_scores().err().map(DirectoryError::parts));
+        into.extend(self.stored_sink_positions().err().map(DirectoryError::parts));
         into.extend(self.stored_source_positions().err().map(DirectoryError::parts));
         into.extend(self.stored_counts().err().map(DirectoryError::parts));
         match self.stored_learners() {

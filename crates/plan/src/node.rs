@@ -12,6 +12,7 @@ use crate::config::{ConfigProblems, Document};
 use crate::listener::ListenerPlan;
 use crate::pipeline::authentication::DnsPlan;
 use crate::review::ReviewPlan;
+use crate::sink::SinkPlan;
 use crate::source::SourcePlan;
 use crate::tls::TlsPlan;
 use crate::token::{TokenPlan, scopes};
@@ -45,6 +46,8 @@ pub struct NodePlan {
     pub listeners: Vec<ListenerPlan>,
     /// Sources that the server reads by itself.
     pub sources: Vec<SourcePlan>,
+    /// The brokers that decisions and feedback are sent to.
+    pub sinks: Vec<SinkPlan>,
     /// The audit log.
     pub audit: AuditPlan,
     /// The collector of traces and metrics, if there is one.
@@ -285,6 +288,7 @@ impl NodePlan {
             },
             listeners: Vec::new(),
             sources: Vec::new(),
+            sinks: crate::sink::compile(document, problems),
             audit: AuditPlan { keep: span("audit", "keep"), keep_bytes: size("audit", "keep_bytes") },
             telemetry: TelemetryPlan::compile(document, problems),
         }

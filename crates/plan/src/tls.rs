@@ -88,7 +88,7 @@ impl TlsPlan {
 }
 
 /// Returns the path of a file that a setting names: beside the configuration file that names it.
-fn beside(view: &ConfigView<'_>, key: &str, path: &str) -> PathBuf {
+pub(crate) fn beside(view: &ConfigView<'_>, key: &str, path: &str) -> PathBuf {
     let source = &view.origin(key).source;
     match (source.kind, Path::new(&source.name).parent()) {
         (SourceKind::File, Some(directory)) => directory.join(path),

@@ -32,6 +32,7 @@ mod reputation;
 mod review;
 mod rules;
 mod search;
+mod sink;
 mod source;
 mod statistics;
 
@@ -54,6 +55,7 @@ pub use reputation::*;
 pub use review::*;
 pub use rules::*;
 pub use search::*;
+pub use sink::*;
 pub use source::*;
 pub use statistics::*;
 

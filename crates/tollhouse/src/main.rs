@@ -4,6 +4,7 @@
 //! standard output and everything said beside them to standard error. `docs/reference/cli.md` documents shapes and exit codes.
 
 mod audit;
+mod brokers;
 mod client;
 mod clock;
 #[cfg(feature = "cluster")]
@@ -35,6 +36,7 @@ mod ordered_pool;
 ))]
 mod reference;
 mod rendering;
+mod sinks;
 mod tally;
 mod trust;
 

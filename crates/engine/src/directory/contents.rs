@@ -14,7 +14,7 @@ const NAME: &str = "contents.json";
 /// Largest list that is read.
 const BYTES_MAX: u64 = 64 << 10;
 /// Files that are listed once they are there, and what is gone with them.
-const LISTED: [(&str, &str); 13] = [
+const LISTED: [(&str, &str); 14] = [
     ("counts.bin", "what was counted of decisions over time"),
     ("journal/segments", "the decisions that were logged"),
     ("labels.ndjson", "the labels that enforcement points were told of"),
@@ -24,6 +24,7 @@ const LISTED: [(&str, &str); 13] = [
     (crate::review_queue::IMAGES, "the reviews that are not decided, and what is held for them"),
     ("rules/state.json", "what was posted over the configuration's files, and the versions to go back to"),
     ("scores.json", "the scores that lines by promise are drawn from"),
+    ("sinks.json", "how far decisions were sent to brokers"),
     ("sources.json", "how far the server has read its own sources"),
     ("tokens.json", "the tokens that were made: none of them is accepted"),
     ("tollhouse.toml", "the configuration"),

@@ -24,6 +24,7 @@ fn made(path: &Path) {
         "calibration":{"judged":0.0,"bad":0.0,"expected":0.0,"variance":0.0,"squared":0.0}}}}"#;
     disk::replace(&path.join("scores.json"), &disk::seal(scores)).unwrap();
     directory.write_source_positions(&serde_json::json!({"auth": {"files": {}}})).unwrap();
+    disk::replace(&path.join("sinks.json"), &disk::seal(br#"{"bus":{"segment":7,"last":9}}"#)).unwrap();
     let mut plan = plan();
     plan.node.journal.segment = 4 << 10;
     let engine = Engine::open(&directory, plan).unwrap();
@@ -129,6 +130,7 @@ fn damage_to_any_file_costs_no_more_than_what_it_had() {
                     "learners.bin",
                     "limits.json",
                     "scores.json",
+                    "sinks.json",
                     "sources.json",
                     "state.json",
                     "tollhouse.toml",

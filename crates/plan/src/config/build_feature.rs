@@ -50,7 +50,11 @@ impl BuildFeature {
     /// Returns where a main file asks for this part.
     fn origins(self, main: &Document) -> Vec<&ConfigOrigin> {
         match self {
-            BuildFeature::Arrow | BuildFeature::Kafka => Vec::new(),
+            BuildFeature::Arrow => Vec::new(),
+            BuildFeature::Kafka => {
+                let asking = main.list("sink").into_iter().filter(|view| view.table("kafka").is_some());
+                asking.map(|view| view.origin("kafka")).collect()
+            }
             BuildFeature::Cluster => {
                 let cluster = main.section("cluster").filter(ConfigView::is_written);
                 cluster.map(|view| view.first_origin()).into_iter().collect()
@@ -136,6 +140,11 @@ mod tests {
             |protocol| format!("[telemetry]\nendpoint = \"http://[::1]:1\"\nprotocol = \"{protocol}\"");
         check(&collector("http"), None);
         check(&collector("grpc"), Some((BuildFeature::Grpc, 4)));
+        check(
+            "[[sink]]\nname = \"s\"\nkafka = { brokers = [\"a\"], topic = \"t\" }",
+            Some((BuildFeature::Kafka, 4)),
+        );
+        check("[[sink]]\nname = \"s\"\nnats = { servers = [\"nats://a\"], subject = \"t\" }", None);
         check("[dns]\ntimeout = \"1s\"", None);
         check("[dns]\nresolvers = [\"127.0.0.1\"]", Some((BuildFeature::MailAuth, 3)));
         check("[journal]\nupload_every = \"1m\"", None);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use engine::Engine;
+use engine::{Engine, SinkStatus};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
     DescriptorEncoder, EncodeLabelSet, EncodeMetric, MetricEncoder, NoLabelSet, text,
@@ -39,6 +39,12 @@ struct RequestLabel {
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct PipelineLabel {
     pipeline: String,
+}
+
+/// A broker that is sent to.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct SinkLabel {
+    sink: String,
 }
 
 /// A listener of a mail protocol.
@@ -402,6 +408,42 @@ impl EngineCollector {
         gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
     }
 
+    /// The brokers that decisions and feedback are sent to.
+    fn encode_sinks(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        type Figure = fn(&SinkStatus) -> u64;
+        let counters: [(&str, &str, Figure); 5] = [
+            ("sent", "Messages that the broker has taken, by sink", SinkStatus::sent),
+            ("sent_bytes", "Bytes of messages that the broker has taken, by sink", SinkStatus::bytes),
+            ("shortened", "Messages that went without facts, being too long, by sink", SinkStatus::shortened),
+            ("failures", "Attempts to send that failed, and are made again, by sink", SinkStatus::failures),
+            (
+                "gaps",
+                "Times that the journal had let go of records before they were sent, by sink",
+                SinkStatus::gaps,
+            ),
+        ];
+        let gauges: [(&str, &str, Figure); 2] = [
+            ("lag_records", "Records of the journal that are not sent yet, by sink", SinkStatus::lag),
+            ("failing", "Whether a sink cannot send", |status| u64::from(status.fault().is_some())),
+        ];
+        let sinks = self.engine.sinks().statuses();
+        let label = |status: &SinkStatus| SinkLabel { sink: status.plan.name.clone() };
+        for (name, help, figure) in counters {
+            let family = Family::<SinkLabel, Counter>::default();
+            sinks.iter().for_each(|status| _ = family.get_or_create(&label(status)).inc_by(figure(status)));
+            let name = format!("tollhouse_sink_{name}");
+            family.encode(encoder.encode_descriptor(&name, help, None, family.metric_type())?)?;
+        }
+        for (name, help, figure) in gauges {
+            let family = Family::<SinkLabel, Gauge>::default();
+            let value = |status| i64::try_from(figure(status)).unwrap_or(i64::MAX);
+            sinks.iter().for_each(|status| _ = family.get_or_create(&label(status)).set(value(status)));
+            let name = format!("tollhouse_sink_{name}");
+            family.encode(encoder.encode_descriptor(&name, help, None, family.metric_type())?)?;
+        }
+        Ok(())
+    }
+
     /// The curves from scores to probabilities that were drawn through judged events.
     fn encode_calibrations(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         type Measured = Family<PipelineLabel, Gauge<f64, AtomicU64>>;
@@ -538,6 +580,7 @@ impl Collector for EngineCollector {
         self.encode_models(&mut encoder)?;
         self.encode_reviews(&mut encoder)?;
         self.encode_calibrations(&mut encoder)?;
+        self.encode_sinks(&mut encoder)?;
         let conditions = Family::<ConditionLabel, Gauge>::default();
         for condition in self.engine.health().list() {
             conditions.get_or_create(&ConditionLabel { name: condition.name }).set(1);

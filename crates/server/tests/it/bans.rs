@@ -413,7 +413,8 @@ fn bouncers_show_their_key() {
 #[test]
 fn bans_are_alerts_of_crowdsecs_tools() {
     with_labels(&[("server.tokens", "[\"secret-of-cscli-desk\"]")], |server| {
-        let login = json!({"machine_id": "desk", "password": "secret-of-cscli-desk", "scenarios": []}).to_string();
+        let login =
+            json!({"machine_id": "desk", "password": "secret-of-cscli-desk", "scenarios": []}).to_string();
         let told = server.post("/crowdsec/v1/watchers/login", &[JSON], &login).json();
         assert_eq!((&told["code"], &told["token"]), (&json!(200), &json!("secret-of-cscli-desk")));
         assert_eq!(told["expire"], "2026-05-17T11:00:00Z");

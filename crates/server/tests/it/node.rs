@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 95] = [
+pub(crate) const ROUTES: [(&str, &str); 96] = [
     ("delete", "/v1/backtests/{id}"),
     ("delete", "/v1/bans"),
     ("delete", "/v1/nodes/{number}"),
@@ -57,6 +57,7 @@ pub(crate) const ROUTES: [(&str, &str); 95] = [
     ("get", "/v1/rules/versions/{version}"),
     ("get", "/v1/sessions"),
     ("get", "/v1/settings"),
+    ("get", "/v1/sinks"),
     ("get", "/v1/sources"),
     ("get", "/v1/timeline"),
     ("get", "/v1/tokens"),

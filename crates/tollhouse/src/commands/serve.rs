@@ -95,6 +95,7 @@ fn serve(
         let (reloaded, of_reloads) = (Arc::clone(&engine), clock.clone());
         #[cfg(feature = "object-store")]
         let uploader = crate::object_journal::upload(&engine, &clock)?;
+        let sinks = crate::sinks::start(&engine, &clock)?;
         let server = Server::bind_with(engine, clock, sockets)?;
         let certificates = server.certificates();
         tokio::spawn(async move {
@@ -116,6 +117,8 @@ fn serve(
                 tokio::select! { _ = int.recv() => {}, _ = term.recv() => {} }
             })
             .await;
+        let finish = move || sinks.finish(crate::sinks::FINISH_WITHIN);
+        tokio::task::spawn_blocking(finish).await.map_err(CommandError::new)?;
         #[cfg(feature = "object-store")]
         if let Some(uploader) = uploader {
             let finish = move || uploader.finish(crate::object_journal::FINISH_WITHIN);

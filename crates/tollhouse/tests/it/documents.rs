@@ -30,6 +30,7 @@ fn the_guides_settings_are_taken() {
         ("content.md", include_str!("../../../../docs/guides/content.md")),
         ("feedback.md", include_str!("../../../../docs/guides/feedback.md")),
         ("authentication.md", include_str!("../../../../docs/guides/authentication.md")),
+        ("sinks.md", include_str!("../../../../docs/guides/sinks.md")),
         ("tls.md", include_str!("../../../../docs/operating/tls.md")),
         ("personal-data.md", include_str!("../../../../docs/operating/personal-data.md")),
     ];

@@ -52,6 +52,7 @@ mod serve;
 mod servers;
 #[cfg(feature = "cluster")]
 mod shared_faults;
+mod sinks;
 mod site;
 mod sources;
 mod start;

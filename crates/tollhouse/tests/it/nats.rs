@@ -57,7 +57,7 @@ fn start(storage: &Path, port: u16, options: &[&str]) -> Option<Ends> {
 }
 
 /// A broker, and somebody who may do everything there.
-struct Broker {
+pub(crate) struct Broker {
     process: Option<Ends>,
     storage: TempDir,
     port: u16,
@@ -67,7 +67,7 @@ struct Broker {
 
 impl Broker {
     /// Without users.
-    fn open() -> Option<Broker> {
+    pub(crate) fn open() -> Option<Broker> {
         Broker::start(&[], ConnectOptions::new())
     }
 
@@ -82,11 +82,36 @@ impl Broker {
         Some(Broker { process: Some(process), storage, port, jetstream, runtime })
     }
 
-    fn url(&self) -> String {
+    /// Kills the process.
+    pub(crate) fn end(&mut self) {
+        end(self.process.take().unwrap(), Signal::KILL);
+    }
+
+    /// Starts the process again, with what it has stored.
+    pub(crate) fn begin_again(&mut self) {
+        self.process = start(self.storage.path(), self.port, &[]);
+    }
+
+    /// The ids and contents of all messages that the stream has; none while it cannot be asked.
+    pub(crate) fn stored(&self) -> Vec<(String, Vec<u8>)> {
+        let stored = async {
+            let stream = self.jetstream.get_stream(STREAM).await.ok()?;
+            let mut all = Vec::new();
+            for sequence in 1..=stream.cached_info().state.last_sequence {
+                let message = stream.get_raw_message(sequence).await.ok()?;
+                let id = message.headers.get("Nats-Msg-Id")?.to_string();
+                all.push((id, message.payload.to_vec()));
+            }
+            Some(all)
+        };
+        self.runtime.block_on(stored).unwrap_or_default()
+    }
+
+    pub(crate) fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
-    fn make_stream(&self) {
+    pub(crate) fn make_stream(&self) {
         let config = stream::Config {
             name: STREAM.to_owned(),
             subjects: vec!["logs.*".to_owned()],
@@ -210,9 +235,9 @@ fn a_broker_of_nats_that_was_killed_is_asked_again() {
     for round in 0..3 {
         broker.publish(line(2 * round, "a"));
         wait(&server, 2 * round.cast_unsigned() + 1);
-        end(broker.process.take().unwrap(), Signal::KILL);
+        broker.end();
         wait_until("no end of the connection is told", || says("it is asked again until it answers"));
-        broker.process = start(broker.storage.path(), broker.port, &[]);
+        broker.begin_again();
         broker.publish(line(2 * round + 1, "b"));
         wait(&server, 2 * round.cast_unsigned() + 2);
         wait_until("no new beginning is told", || says("NATS answers again"));

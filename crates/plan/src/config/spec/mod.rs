@@ -13,6 +13,7 @@ mod node;
 mod notifications;
 mod reputation;
 mod rules;
+mod sinks;
 mod sources;
 mod statistics;
 mod value;
@@ -213,6 +214,7 @@ pub(super) static SECTIONS: &[Section] = &[
     limits::ENVOY,
     listeners::LISTENER,
     sources::SOURCE,
+    sinks::SINK,
 ];
 
 /// The section of this name.

@@ -146,6 +146,7 @@ const ROUTES: &[RouteAccess] = &[
     get("/v1/rules/comparison", Read).asked(),
     get("/v1/rules/names", Read).asked(),
     get("/v1/rules/versions/{version}", Read).asked(),
+    get("/v1/sinks", Read),
     get("/v1/sources", Read),
     get("/v1/timeline", Read).asked(),
     get("/v1/top", Read).asked(),

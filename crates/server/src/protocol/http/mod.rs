@@ -28,6 +28,7 @@ pub(crate) mod notifications;
 pub(crate) mod reviews;
 pub(crate) mod rules;
 pub(crate) mod sessions;
+mod sinks;
 pub(crate) mod site_challenge;
 mod sources;
 pub(crate) mod statistics;
@@ -181,6 +182,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
         .routes(routes!(nodes::nodes))
         .routes(routes!(nodes::forget))
         .routes(routes!(node::settings))
+        .routes(routes!(sinks::sinks))
         .routes(routes!(sources::sources))
         .routes(routes!(notifications::notifications))
         .routes(routes!(notifications::test))

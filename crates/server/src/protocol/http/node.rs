@@ -212,6 +212,7 @@ GET  /v1/pipelines        what this node runs
 GET  /v1/settings         every setting with its origin: ?scope=&text=
 GET  /v1/notifications    who is told what happens, and how that is
 POST /v1/notifications/{name}/test  send a test
+GET  /v1/sinks            what the node sends to brokers, and how that is
 GET  /v1/sources          what the node reads by itself, and how that is
 GET  /v1/rules            what stands over a pipeline's file, and the versions that can be gone back to
 POST /v1/rules            lay rules over a pipeline's file: TOML; ?dry_run= ?candidate=

@@ -20,19 +20,16 @@ use data_encoding::HEXLOWER;
 use krafka::admin::{AdminClient, DescribeTopicsOptions};
 use krafka::consumer::{AutoOffsetReset, Consumer, IsolationLevel};
 use krafka::{Kafka, KrafkaError};
+use plan::{BrokerSecurity, is_kafka_topic, kafka_brokers};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
 
 use super::backoff::Backoff;
 use super::{Follower, KAFKA_SCHEME, LINES_MAX, LOOK, NamedLine, read_position, write_position};
+use crate::brokers::kafka::{self, WITHIN};
 use crate::console::{printable, say};
 use crate::exit::{CommandError, Exit};
 
-const PORT: u16 = 9092;
-/// Bytes of a topic's name in Kafka.
-const TOPIC_BYTES_MAX: usize = 249;
-/// The time that a broker may take to answer.
-const WITHIN: Duration = Duration::from_secs(15);
 /// The interval at which it is looked whether the topic is there, is the same, and has more partitions.
 const LOOK_AT_TOPIC: Duration = Duration::from_secs(10);
 /// Largest answer that is taken. Kafka sends a batch of records whole, however large.
@@ -66,27 +63,16 @@ impl KafkaAddress {
             return wrong("no topic is named");
         };
         if hosts.contains('@') {
-            return wrong("connections have no user");
+            return wrong("the user stands in --user and --password");
         }
-        let is_name = !topic.is_empty()
-            && topic.len() <= TOPIC_BYTES_MAX
-            && topic.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
-        if !is_name {
+        if !is_kafka_topic(topic) {
             return wrong("names of topics have letters, digits, `.`, `_` and `-`");
         }
-        let mut brokers = Vec::new();
-        for host in hosts.split(',') {
-            let (name, port) = match host.rsplit_once(':') {
-                // The colons of `[::1]` are no ports'.
-                Some((name, port)) if !port.ends_with(']') => (name, port.parse().ok()),
-                _ => (host, Some(PORT)),
-            };
-            match port {
-                Some(port) if !name.is_empty() => brokers.push(format!("{name}:{port}")),
-                _ => return wrong("a broker is a host and perhaps a port"),
-            }
-        }
-        Ok(KafkaAddress { brokers: brokers.join(","), topic: topic.to_owned() })
+        let brokers = match kafka_brokers(hosts.split(',')) {
+            Ok(brokers) => brokers,
+            Err(why) => return wrong(&why),
+        };
+        Ok(KafkaAddress { brokers, topic: topic.to_owned() })
     }
 }
 
@@ -146,7 +132,12 @@ impl Follower<'_> {
         let mut kept = self.args.position.as_deref().map(read_position).transpose()?.flatten();
         let from_end = self.args.position.is_none() && !self.args.once;
         let begin = if from_end { StartOffset::AtEnd } else { StartOffset::AtFirst };
-        let (mut topic, notes) = KafkaTopic::open(&address, kept.clone(), begin).map_err(failed)?;
+        let security = self.args.broker.read(None, "KAFKA").map_err(failed)?;
+        if let Some(fault) = security.kafka_fault() {
+            return Err(failed(fault.to_owned()));
+        }
+        let (mut topic, notes) =
+            KafkaTopic::open(&address, kept.clone(), begin, &security).map_err(failed)?;
         notes.iter().for_each(|note| say(printable(note)));
         let origin = Arc::from(url);
         loop {
@@ -174,6 +165,7 @@ impl KafkaTopic {
         address: &KafkaAddress,
         kept: Option<TopicOffsets>,
         begin: StartOffset,
+        security: &BrokerSecurity,
     ) -> Result<(KafkaTopic, Vec<String>), String> {
         if let Some(kept) = kept.as_ref().filter(|kept| kept.topic != address.topic) {
             return Err(format!("the position is kept of the topic `{}`: name another file", kept.topic));
@@ -181,10 +173,7 @@ impl KafkaTopic {
         let runtime =
             Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
         let open = async {
-            let kafka = Kafka::builder(&address.brokers)
-                .client_id("tollhouse")
-                .connect_timeout(WITHIN)
-                .request_timeout(WITHIN)
+            let kafka = kafka::builder(&address.brokers, security)
                 .metadata_max_age(LOOK_AT_TOPIC)
                 .max_response_size(ANSWER_MAX)
                 .connect()
@@ -453,7 +442,7 @@ mod tests {
         };
         check("kafka://a.example/logs", Some(("a.example:9092", "logs")));
         check("kafka://a:1,b,[::1],[::1]:2/x_y.z-0", Some(("a:1,b:9092,[::1]:9092,[::1]:2", "x_y.z-0")));
-        let longest = "t".repeat(TOPIC_BYTES_MAX);
+        let longest = "t".repeat(249);
         check(&format!("kafka://a/{longest}"), Some(("a:9092", &longest)));
         for wrong in ["kafka://", "kafka://a", "kafka://a/", "kafka:///t", "kafka://a,/t", "kafka://a:x/t"] {
             check(wrong, None);

@@ -13,6 +13,7 @@
 //! own sources (the crate `sources`).
 
 mod backoff;
+mod broker_options;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod line_reader;
@@ -77,6 +78,8 @@ pub(crate) struct FollowArgs {
     unit: Vec<String>,
     #[command(flatten)]
     nats: nats::NatsOptions,
+    #[command(flatten)]
+    broker: broker_options::BrokerOptions,
     /// File that keeps the positions; without it every start begins at the end of files, journal or topic
     #[arg(long, value_name = "FILE")]
     position: Option<PathBuf>,
@@ -172,6 +175,11 @@ pub(crate) fn run(args: FollowArgs) -> Result<Exit, CommandError> {
         return Err(CommandError::new(format_args!("{} is followed by itself", url.display()))
             .help("start `follow` once more for it, with a position file of its own"));
     }
+    let is_kafka = url.is_some_and(|url| url.as_os_str() != STDIN);
+    if args.broker.is_given() && args.nats.nats.is_none() && !is_kafka {
+        return Err(CommandError::new("users and TLS are of a broker, and none is followed")
+            .help("name a topic as kafka://HOST/TOPIC, or a server with --nats"));
+    }
     let exit = match (&args.nats.nats, url) {
         (Some(_), _) => follow.nats()?,
         (None, Some(pipe)) if pipe.as_os_str() == STDIN => follow.pipe()?,
@@ -259,7 +267,7 @@ impl Follower<'_> {
     /// acknowledged then comes again. What is wrong with address, login or names is told at once; later the server may be away
     /// for a while.
     fn nats(&mut self) -> Result<Exit, CommandError> {
-        let source = nats::NatsSource::new(&self.args.nats)?;
+        let source = nats::NatsSource::new(&self.args.nats, &self.args.broker)?;
         let (mut backoff, origin) = (Backoff::new("NATS"), Arc::from("NATS"));
         let mut consumer = Some(nats::NatsConsumer::open(&source)?);
         while !self.interrupt.raised() {

@@ -8,14 +8,7 @@
 //! made, and its sequence number there, so it counts once: a stream that was made anew has the same numbers again. A
 //! connection that broke is therefore not taken up again: another one looks at the stream anew.
 
-use parking_lot::Mutex;
-use std::env;
-use std::error::Error;
-use std::ffi::OsString;
-use std::fmt::Display;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -25,26 +18,20 @@ use async_nats::jetstream;
 use async_nats::jetstream::consumer::pull::Config;
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer};
 use async_nats::jetstream::message::Acker;
-use async_nats::rustls;
-use async_nats::rustls::pki_types::pem::{Error as PemError, PemObject};
-use async_nats::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerAddr};
+use async_nats::{Client, Event};
 use futures_util::StreamExt;
-use percent_encoding::percent_decode_str;
+use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
+use super::broker_options::BrokerOptions;
 use super::{LINES_MAX, NamedLine};
-use crate::exit::CommandError;
+use crate::brokers::nats::{NatsConnection, NatsProblem, WITHIN, advice, reasons};
 
 /// The time that the server is to wait for messages before it says that there are no more.
 const WAIT: Duration = Duration::from_millis(250);
 /// The time in which a consumer says something after it was asked. The client ends a batch five seconds after [`WAIT`].
 const SILENCE: Duration = Duration::from_secs(4);
-/// The time that the server may take to answer.
-const WITHIN: Duration = Duration::from_secs(15);
-/// The interval at which a silent server is asked whether it is there. Two such questions may be open.
-const PING: Duration = Duration::from_secs(10);
 /// After so long an unacknowledged message comes again.
 const ACK_WAIT: Duration = Duration::from_secs(60);
 /// Bytes of messages that are asked for at once. A larger message comes alone.
@@ -65,79 +52,19 @@ pub(super) struct NatsOptions {
     consumer: String,
     /// Credentials file of the NATS user [env: NATS_CREDS]
     #[arg(long, value_name = "FILE", requires = "nats")]
-    creds: Option<PathBuf>,
-    /// NATS user, or without a password a token [env: NATS_USER]
-    #[arg(long, value_name = "USER", requires = "nats")]
-    user: Option<String>,
-    /// Password of the NATS user [env: NATS_PASSWORD]
-    #[arg(long, value_name = "PASSWORD", requires = "user")]
-    password: Option<String>,
-    /// Authorities, in PEM, that vouch for the NATS server instead of the system's [env: NATS_CA]
-    #[arg(long, value_name = "FILE", requires = "nats")]
-    tlsca: Option<PathBuf>,
-    /// Certificate, in PEM, that NATS is shown [env: NATS_CERT]
-    #[arg(long, value_name = "FILE", requires_all = ["nats", "tlskey"])]
-    tlscert: Option<PathBuf>,
-    /// Private key of that certificate, in PEM [env: NATS_KEY]
-    #[arg(long, value_name = "FILE", requires = "tlscert")]
-    tlskey: Option<PathBuf>,
+    pub(super) creds: Option<PathBuf>,
 }
 
-/// The user or token that NATS is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum NatsLogin {
-    Password(String, String),
-    Token(String),
-}
-
-/// The reason for a stream that cannot be consumed, and the mend.
-#[derive(Debug)]
-pub(super) struct NatsProblem {
-    pub(super) why: String,
-    help: Option<&'static str>,
-}
-
-impl NatsProblem {
-    fn new(why: impl Display) -> NatsProblem {
-        NatsProblem { why: why.to_string(), help: None }
-    }
-
-    fn help(self, help: &'static str) -> NatsProblem {
-        NatsProblem { help: Some(help), ..self }
-    }
-
-    /// The file that is at fault.
-    fn of(path: &Path, why: impl Display) -> NatsProblem {
-        NatsProblem::new(format_args!("{}: {why}", path.display()))
-    }
-}
-
-impl From<NatsProblem> for CommandError {
-    fn from(problem: NatsProblem) -> CommandError {
-        let failure = CommandError::new(format_args!("NATS: {}", problem.why));
-        match problem.help {
-            Some(help) => failure.help(help),
-            None => failure,
-        }
-    }
-}
-
-/// All that is needed to connect, checked as far as it can be without a server.
+/// All that is needed to consume a stream, checked as far as it can be without a server.
 pub(super) struct NatsSource {
-    servers: Vec<ServerAddr>,
+    connection: NatsConnection,
     stream: String,
     consumer: String,
-    login: Option<NatsLogin>,
-    /// The text of the credentials file.
-    creds: Option<String>,
-    tlsca: Option<PathBuf>,
-    /// Certificate and key.
-    identity: Option<(PathBuf, PathBuf)>,
 }
 
 impl NatsSource {
     /// Reads flags, and the variables of the environment that stand in for them.
-    pub(super) fn new(options: &NatsOptions) -> Result<NatsSource, NatsProblem> {
+    pub(super) fn new(options: &NatsOptions, security: &BrokerOptions) -> Result<NatsSource, NatsProblem> {
         let stream = options.stream.clone().unwrap_or_default();
         let consumer = options.consumer.clone();
         // They become part of subjects.
@@ -147,133 +74,10 @@ impl NatsSource {
         if !is_name(&stream) || !is_name(&consumer) {
             return Err(NatsProblem::new("names of streams and consumers have letters, digits, `-` and `_`"));
         }
-        let servers = servers(options.nats.as_deref().unwrap_or_default())?;
-        let file = |flag: &Option<PathBuf>, variable| {
-            flag.clone().or_else(|| variable_of(variable).map(PathBuf::from))
-        };
-        let text = |flag: &Option<String>, variable| {
-            flag.clone().or_else(|| variable_of(variable)?.into_string().ok())
-        };
-        let login = login(&servers).or_else(|| {
-            let user = text(&options.user, "NATS_USER")?;
-            Some(match text(&options.password, "NATS_PASSWORD") {
-                Some(password) => NatsLogin::Password(user, password),
-                None => NatsLogin::Token(user),
-            })
-        });
-        let creds = file(&options.creds, "NATS_CREDS").map(|path| read_creds(&path)).transpose()?;
-        let tlsca = file(&options.tlsca, "NATS_CA");
-        if let Some(path) = &tlsca {
-            check_certificates(path)?;
-        }
-        let identity = match (file(&options.tlscert, "NATS_CERT"), file(&options.tlskey, "NATS_KEY")) {
-            (Some(certificate), Some(key)) => {
-                check_certificates(&certificate)?;
-                PrivateKeyDer::from_pem_file(&key).map_err(|error| unusable(&key, error, "private key"))?;
-                Some((certificate, key))
-            }
-            (None, None) => None,
-            _ => return Err(NatsProblem::new("NATS_CERT and NATS_KEY belong together")),
-        };
-        Ok(NatsSource { servers, stream, consumer, login, creds, tlsca, identity })
-    }
-
-    /// Whoever names an authority, or shows a certificate, means TLS: a server that offers none gets no password.
-    fn is_tls(&self) -> bool {
-        self.tlsca.is_some() || self.identity.is_some() || self.servers.iter().any(ServerAddr::tls_required)
-    }
-
-    fn options(&self) -> Result<ConnectOptions, NatsProblem> {
-        let mut options = ConnectOptions::new()
-            .name("tollhouse")
-            .connection_timeout(WITHIN)
-            .request_timeout(Some(WITHIN))
-            .ping_interval(PING)
-            .subscription_capacity(2 * LINES_MAX)
-            // The server's word does not decide who gets the password.
-            .ignore_discovered_servers()
-            .require_tls(self.is_tls());
-        options = match self.login.clone() {
-            Some(NatsLogin::Password(user, password)) => options.user_and_password(user, password),
-            Some(NatsLogin::Token(token)) => options.token(token),
-            None => options,
-        };
-        if let Some(creds) = &self.creds {
-            options = options.credentials(creds).map_err(NatsProblem::new)?;
-        }
-        if let Some(path) = &self.tlsca {
-            options = options.add_root_certificates(path.clone());
-        }
-        if let Some((certificate, key)) = &self.identity {
-            options = options.add_client_certificate(certificate.clone(), key.clone());
-        }
-        Ok(options)
-    }
-
-    /// The servers, without what is secret in their addresses.
-    fn place(&self) -> String {
-        let places = self.servers.iter().map(|server| match server.host() {
-            host if host.contains(':') => format!("[{host}]:{}", server.port()),
-            host => format!("{host}:{}", server.port()),
-        });
-        places.collect::<Vec<_>>().join(", ")
-    }
-}
-
-/// A variable of the environment that says something.
-fn variable_of(name: &str) -> Option<OsString> {
-    env::var_os(name).filter(|value| !value.is_empty())
-}
-
-/// Reads addresses. Of the protocols that carry NATS, web sockets are not spoken.
-fn servers(text: &str) -> Result<Vec<ServerAddr>, NatsProblem> {
-    let read = |url: &str| {
-        let is_spoken = url.starts_with("nats://") || url.starts_with("tls://");
-        let server = is_spoken.then(|| url.parse::<ServerAddr>().ok()).flatten();
-        // The text may have a password in it, so it is not repeated.
-        server.filter(|server| !server.host().is_empty()).ok_or_else(|| {
-            NatsProblem::new("no address of a server")
-                .help("expected nats://[USER:PASSWORD@]HOST[:PORT], or tls://...; or several with commas")
-        })
-    };
-    text.split(',').map(read).collect()
-}
-
-/// The user or token of the first address that has one.
-fn login(servers: &[ServerAddr]) -> Option<NatsLogin> {
-    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
-    servers.iter().find_map(|server| {
-        let user = decoded(server.username()?);
-        Some(match server.password() {
-            Some(password) => NatsLogin::Password(user, decoded(password)),
-            None => NatsLogin::Token(user),
-        })
-    })
-}
-
-fn read_creds(path: &Path) -> Result<String, NatsProblem> {
-    let text = fs::read_to_string(path).map_err(|error| NatsProblem::of(path, error))?;
-    match ConnectOptions::new().credentials(&text) {
-        Ok(_) => Ok(text),
-        Err(error) => Err(NatsProblem::of(path, error).help("expected a credentials file as `nsc` makes it")),
-    }
-}
-
-/// Makes sure that a file has certificates: the client takes one without any, and then trusts nobody.
-fn check_certificates(path: &Path) -> Result<(), NatsProblem> {
-    let all = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    match all {
-        Ok(all) if all.is_empty() => Err(unusable(path, PemError::NoItemsFound, "certificate")),
-        Ok(_) => Ok(()),
-        Err(error) => Err(unusable(path, error, "certificate")),
-    }
-}
-
-fn unusable(path: &Path, error: PemError, wanted: &str) -> NatsProblem {
-    match error {
-        PemError::NoItemsFound => NatsProblem::of(path, format_args!("no {wanted} in PEM is in it")),
-        PemError::Io(error) => NatsProblem::of(path, error),
-        error => NatsProblem::of(path, error),
+        let security = security.read(options.creds.as_deref(), "NATS").map_err(NatsProblem::new)?;
+        let servers = options.nats.as_deref().unwrap_or_default();
+        let connection = NatsConnection::new(servers.split(','), &security)?;
+        Ok(NatsSource { connection, stream, consumer })
     }
 }
 
@@ -383,9 +187,10 @@ async fn connect(source: &NatsSource) -> Result<(Client, PullConsumer, String), 
             async {}
         }
     };
-    let options = source.options()?.reconnect_delay_callback(delay).event_callback(listen);
-    let place = source.place();
-    let client = options.connect(source.servers.as_slice()).await;
+    let options = source.connection.options()?.subscription_capacity(2 * LINES_MAX);
+    let options = options.reconnect_delay_callback(delay).event_callback(listen);
+    let place = source.connection.place();
+    let client = options.connect(source.connection.servers()).await;
     let client = client.map_err(|error| {
         NatsProblem::new(format_args!("{place}: {}", reasons(&error))).help(advice(&error))
     })?;
@@ -413,64 +218,4 @@ async fn open_consumer(client: &Client, source: &NatsSource) -> Result<(PullCons
         ));
     }
     Ok((consumer, format!("{stream}@{created}")))
-}
-
-/// An error and its causes, each once.
-fn reasons(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
-}
-
-/// The advice on what to do about a connection that was not made.
-fn advice(error: &async_nats::ConnectError) -> &'static str {
-    let mut source = error.source();
-    let mut is_tls = error.kind() == ConnectErrorKind::Tls;
-    while let Some(cause) = source {
-        let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        is_tls |= inner.is_some_and(|inner| inner.is::<rustls::Error>());
-        source = cause.source();
-    }
-    match error.kind() {
-        _ if is_tls => {
-            "does the server offer TLS? --tlsca FILE names an authority that the system does not know"
-        }
-        ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
-            "say who asks: --creds FILE, --user and --password, or nats://USER:PASSWORD@HOST"
-        }
-        _ => "does it run there? Its clients' port is 4222 unless it is configured otherwise",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_name_servers_and_a_user() {
-        let check = |text: &str, expected: &[(&str, u16, bool)], user: Option<NatsLogin>| {
-            let found = servers(text).unwrap();
-            let places: Vec<_> =
-                found.iter().map(|server| (server.host(), server.port(), server.tls_required())).collect();
-            assert_eq!(places, expected, "{text}");
-            assert_eq!(login(&found), user, "{text}");
-        };
-        let password = |user: &str, password: &str| Some(NatsLogin::Password(user.into(), password.into()));
-        check("nats://127.0.0.1:4333", &[("127.0.0.1", 4333, false)], None);
-        check("nats://user:p%40ss@nats.example/", &[("nats.example", 4222, false)], password("user", "p@ss"));
-        check("tls://token@[::1]", &[("::1", 4222, true)], Some(NatsLogin::Token("token".into())));
-        check("tls://a,nats://b:1", &[("a", 4222, true), ("b", 1, false)], None);
-        for wrong in
-            ["", "nats.example", "ws://nats.example", "nats://", "nats://host:port", "nats://a,", "tls://,"]
-        {
-            assert!(servers(wrong).is_err(), "{wrong}");
-        }
-    }
 }
