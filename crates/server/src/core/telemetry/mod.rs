@@ -32,6 +32,7 @@ use tokio::runtime::Handle;
 use self::grpc::{OtlpGrpcClient, OtlpService};
 use self::otlp::TelemetryResource;
 use self::trace::FinishedSpan;
+use crate::core::http_client::http_client;
 
 pub(crate) use self::trace::{RequestTrace, TraceParent};
 
@@ -93,13 +94,7 @@ impl CollectorClient {
         if plan.protocol == plan::TelemetryProtocol::Grpc {
             return CollectorClient::Grpc(Box::new(OtlpGrpcClient::new(plan)));
         }
-        let agent = ureq::Agent::config_builder()
-            .timeout_global(Some(WITHIN))
-            .max_redirects(0)
-            .proxy(None)
-            .user_agent(concat!("tollhouse/", env!("CARGO_PKG_VERSION")))
-            .build();
-        CollectorClient::Http(agent.into())
+        CollectorClient::Http(http_client(None, WITHIN, false))
     }
 }
 
