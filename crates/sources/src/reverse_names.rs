@@ -37,7 +37,7 @@ pub struct DnsNames {
 
 /// The answer of a resolver: names and addresses of its records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DnsAnswer {
+pub struct ResolverAnswer {
     /// Names, with a dot behind them.
     pub names: Vec<String>,
     /// Addresses.
@@ -67,7 +67,7 @@ impl DnsNames {
         Ok(None)
     }
 
-    fn ask(&self, name: &str, kind: u16) -> io::Result<DnsAnswer> {
+    fn ask(&self, name: &str, kind: u16) -> io::Result<ResolverAnswer> {
         let own: SocketAddr = match self.resolver {
             SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
             SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
@@ -82,7 +82,7 @@ impl DnsNames {
         let mut bytes = [0; ANSWER_BYTES_MAX];
         for _ in 0..PACKETS_MAX {
             let length = socket.recv(&mut bytes)?;
-            if let Some(answer) = DnsAnswer::read(&bytes[..length], &question) {
+            if let Some(answer) = ResolverAnswer::read(&bytes[..length], &question) {
                 return Ok(answer);
             }
         }
@@ -194,9 +194,9 @@ impl MessageReader<'_> {
     }
 }
 
-impl DnsAnswer {
+impl ResolverAnswer {
     /// Reads the answer to a question; none if it is that of another, or none at all. A name that does not exist has no records.
-    pub fn read(bytes: &[u8], question: &[u8]) -> Option<DnsAnswer> {
+    pub fn read(bytes: &[u8], question: &[u8]) -> Option<ResolverAnswer> {
         let rest = question.get(12..)?;
         let flags = *bytes.get(2)?;
         let code = *bytes.get(3)? & 15;
@@ -208,7 +208,7 @@ impl DnsAnswer {
         let mut reader = MessageReader { bytes, at: 6 };
         let count = usize::from(reader.number()?);
         reader.at = 12 + rest.len();
-        let mut answer = DnsAnswer::default();
+        let mut answer = ResolverAnswer::default();
         for _ in 0..count.min(RECORDS_MAX) {
             reader.name()?;
             let kind = reader.number()?;
@@ -263,22 +263,22 @@ mod tests {
     fn answers_are_read_and_others_are_not() {
         let asked = question(7, "1.2.0.192.in-addr.arpa.", TYPE_PTR).unwrap();
         let good = answer(&asked, 0, &[record(5, b"x"), record(TYPE_PTR, &name("A.example"))]);
-        let found = DnsAnswer::read(&good, &asked).unwrap();
+        let found = ResolverAnswer::read(&good, &asked).unwrap();
         assert_eq!(found.names, ["a.example."]);
         let pointed = answer(&asked, 0, &[record(TYPE_PTR, &[1, b'b', 192, 12])]);
-        assert_eq!(DnsAnswer::read(&pointed, &asked).unwrap().names, ["b.1.2.0.192.in-addr.arpa."]);
-        assert_eq!(DnsAnswer::read(&answer(&asked, 3, &[]), &asked), Some(DnsAnswer::default()));
+        assert_eq!(ResolverAnswer::read(&pointed, &asked).unwrap().names, ["b.1.2.0.192.in-addr.arpa."]);
+        assert_eq!(ResolverAnswer::read(&answer(&asked, 3, &[]), &asked), Some(ResolverAnswer::default()));
         let odd = answer(&asked, 0, &[record(TYPE_PTR, &name("a b.example"))]);
-        assert_eq!(DnsAnswer::read(&odd, &asked), Some(DnsAnswer::default()));
+        assert_eq!(ResolverAnswer::read(&odd, &asked), Some(ResolverAnswer::default()));
         let mut circle = answer(&asked, 0, &[record(TYPE_PTR, &[192, 0])]);
         let place = u8::try_from(circle.len() - 2).unwrap();
         *circle.last_mut().unwrap() = place;
-        assert_eq!(DnsAnswer::read(&circle, &asked), Some(DnsAnswer::default()));
+        assert_eq!(ResolverAnswer::read(&circle, &asked), Some(ResolverAnswer::default()));
         let mut other = good.clone();
         other[0] = 9;
         let refused = answer(&asked, 5, &[]);
         for wrong in [&other[..], &refused, &asked, &good[..good.len() - 3], &[]] {
-            assert_eq!(DnsAnswer::read(wrong, &asked), None, "{wrong:?}");
+            assert_eq!(ResolverAnswer::read(wrong, &asked), None, "{wrong:?}");
         }
     }
 
