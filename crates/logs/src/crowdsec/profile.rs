@@ -122,8 +122,8 @@ fn profile(
             None => problem(item.line, "this is no duration".to_owned()),
         }
     }
-    for name in ["notifications"].into_iter().filter(|name| !document.items_of(name).is_empty()) {
-        problem(document.line, format!("`{name}` are not sent"));
+    if !document.items_of("notifications").is_empty() {
+        problem(document.line, "`notifications` are not sent".to_owned());
     }
     let before = problems.len();
     let mut library = GrokLibrary::default();
