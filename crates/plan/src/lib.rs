@@ -241,6 +241,7 @@ impl Plan {
             drafts.into_iter().map(|draft| Arc::new(draft.finish())).collect();
         let block_lists = block_lists::compile(config.main(), &mut problems);
         let notifications = notification::compile(config.main(), &pipelines, &mut problems);
+        notification::warn_of_unknown(config, &pipelines, &notifications, &mut problems);
         let allow = Arc::new(allow::compile(config.main(), &forwards, &pipelines, &mut problems));
         let (recipe, files) = (Arc::clone(config.recipe()), config.files().clone());
         let envoy = Arc::new(EnvoyPlan::compile(config, &mut problems));

@@ -8,9 +8,10 @@ use event::{Span, Time};
 use jiff::Timestamp;
 use jiff::civil;
 use jiff::tz::TimeZone;
+use judge::{Effect, Severity};
 use logs::log_stream::zone;
 
-use crate::config::{ConfigProblems, ConfigView, Document};
+use crate::config::{Config, ConfigProblems, ConfigView, Document, notification_authority_key};
 use crate::entries;
 use crate::pipeline::Pipeline;
 use crate::signers::is_protected_url;
@@ -198,6 +199,8 @@ pub struct NotificationPlan {
     pub form: NotificationForm,
     /// The URL that requests are sent to; of mail, none.
     pub url: NotificationUrl,
+    /// Certificates in PEM of those who vouch for its host, instead of public authorities.
+    pub authority: Option<Arc<str>>,
     /// The occasions beside effects of rules.
     pub on: Vec<NotificationOccasion>,
     /// The pipelines that it is about; all if there are none.
@@ -282,6 +285,12 @@ pub(crate) fn compile(
                 problems.add(origin, format!("there is no pipeline `{pipeline}`"), Some(help));
             }
         }
+        let authority = document.list_file(&notification_authority_key(name));
+        if let Some(file) = authority.filter(|file| !file.text.contains("-----BEGIN CERTIFICATE-----")) {
+            let help = "it is PEM, with `-----BEGIN CERTIFICATE-----`".to_owned();
+            let message = format!("{}: there is no certificate", file.name);
+            problems.add(view.origin("authority"), message, Some(help));
+        }
         let template = view.str("template");
         if let Some(template) = template {
             if let Err(why) = NotificationTemplate::parse(template) {
@@ -308,6 +317,7 @@ pub(crate) fn compile(
             name: Arc::from(name),
             form,
             url: NotificationUrl(url),
+            authority: authority.map(|file| Arc::from(&*file.text)),
             on,
             pipelines: view.strings("pipelines").into_iter().map(|(name, _)| name.to_owned()).collect(),
             template: template.map(Arc::from),
@@ -321,6 +331,36 @@ pub(crate) fn compile(
         });
     }
     plans
+}
+
+/// Warns of rules that notify a place which is not among those that there are. Without any, who carries out verdicts may heed it.
+pub(crate) fn warn_of_unknown(
+    config: &Config,
+    pipelines: &[Arc<Pipeline>],
+    places: &[NotificationPlan],
+    problems: &mut ConfigProblems,
+) {
+    if places.is_empty() {
+        return;
+    }
+    let is_known = |whom: &str| places.iter().any(|place| *place.name == *whom);
+    for document in config.documents() {
+        let Some(pipeline) = pipelines.iter().find(|pipeline| pipeline.name == document.name()) else {
+            continue;
+        };
+        for view in document.list("rule") {
+            let rule = view.str("name").and_then(|name| pipeline.rules.rule(name));
+            for effect in rule.into_iter().flat_map(|rule| &rule.effects) {
+                if let Effect::Notify(whom) = effect
+                    && !is_known(whom)
+                {
+                    let help = crate::expected(whom, places.iter().map(|place| &*place.name));
+                    let message = format!("there is no [[notification]] `{whom}`: nobody is told");
+                    problems.push(Severity::Warning, view.origin("effects"), message, Some(help));
+                }
+            }
+        }
+    }
 }
 
 /// The form of a notification, and the URL of its requests.
@@ -539,6 +579,25 @@ mod tests {
         check(&format!("{hook}quiet = '22:00-07:00'\nzone = 'Mars'"), Err("there is no time zone `Mars`"));
         check(&format!("{hook}pipelines = ['wbe']"), Err("there is no pipeline `wbe`"));
         check(&format!("{hook}on = ['bans']"), Err("bans"));
+    }
+
+    #[test]
+    fn who_notifies_nobody_is_warned() {
+        let check = |place: &str, expected: Option<&str>| {
+            let rule = "[[rule]]\nname = \"A\"\nwhen = \"true\"\nscore = 0\neffects = [\"notify 'ops'\"]\n";
+            let text = format!("preset = \"web\"\n{rule}{place}");
+            let config = Config::from_text("t.toml", &text, &Overrides::default());
+            let warnings =
+                Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}")).warnings.to_string();
+            let told = "there is no [[notification]] `";
+            assert_eq!(warnings.contains(told), expected.is_some(), "{warnings}");
+            assert!(warnings.contains(expected.unwrap_or_default()), "{warnings}");
+        };
+        let place =
+            |name: &str| format!("[[notification]]\nname = \"{name}\"\nurl = \"https://a.example\"\n");
+        check("", None);
+        check(&place("ops"), None);
+        check(&place("opps"), Some("did you mean `opps`"));
     }
 
     #[test]

@@ -114,6 +114,7 @@ impl Document {
             ("set", "file", str::to_owned as fn(&str) -> String),
             ("key_directory", "file", key_directory_key),
             ("key_directory", "authority", key_authority_key),
+            ("notification", "authority", notification_authority_key),
             ("forward_auth", "template", template_key),
         ] {
             for view in self.list(section) {
@@ -334,6 +335,11 @@ pub(crate) fn key_authority_key(name: &str) -> String {
 
 /// The key of the authorities that vouch for the host of the identity provider.
 pub(crate) const PROVIDER_AUTHORITY: &str = "oidc/authority";
+
+/// The key of the authorities that vouch for the host of a notification.
+pub(crate) fn notification_authority_key(name: &str) -> String {
+    format!("notifications/{name}")
+}
 
 /// The key among a document's lists of a file of phrases.
 pub(crate) fn list_key(set: &str, file: &str) -> String {

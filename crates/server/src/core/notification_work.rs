@@ -23,7 +23,7 @@ const WAIT_MAX: Duration = Duration::from_secs(600);
 /// The name of the condition of places that take nothing.
 const CONDITION: &str = "notifications-failing";
 
-/// What was told and has not ended.
+/// The things that were told and have not ended.
 #[derive(Debug, Default)]
 struct ToldState {
     /// The number of the last change of the ban list; `None` while nobody is told of it.
@@ -87,8 +87,7 @@ async fn deliver(node: &Arc<Node>, channel: &Arc<NotificationChannel>, notices: 
         while let Err(due) = channel.admit(Instant::now()) {
             sleep_until(due).await;
         }
-        let (of, own, now) = (Arc::clone(channel), Arc::clone(&notices), node.now());
-        let failure = match blocking(move || send(&of.plan, &own, now)).await {
+        let failure = match send(Arc::clone(channel), Arc::clone(&notices), node.now()).await {
             Ok(true) => return channel.succeed(node.now(), notices.len()),
             Ok(false) => return,
             Err(failure) => failure,

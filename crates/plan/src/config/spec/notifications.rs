@@ -43,6 +43,12 @@ const SETTINGS: &[SettingSpec] = &[
         None,
         "Of `webhook`: the key of signatures, best as `whsec_` and base64. Of `matrix` the access token, of `abuseipdb` the API key, of `smtp` the password of `user`",
     ),
+    setting(
+        "authority",
+        SettingType::Text,
+        None,
+        "File of certificates in PEM, relative to this file: who vouches for the host of `url`, instead of public authorities",
+    ),
     setting("room", SettingType::Text, None, "Of `matrix`: the room, as `!id:example.org`"),
     setting(
         "categories",

@@ -193,7 +193,7 @@ fn signature(key: &[u8], id: &str, seconds: &str, bytes: &[u8]) -> String {
 
 /// Returns true if an address can be somebody else's in the whole internet.
 fn is_public(address: &IpAddr) -> bool {
-    match address {
+    match address.to_canonical() {
         IpAddr::V4(v4) => {
             !(v4.is_private()
                 || v4.is_loopback()
@@ -246,4 +246,123 @@ fn message(
     let text =
         format!("{}\n\n-- \nTollhouse, notification `{}`\n", lines(plan, notices, as_it_is), plan.name);
     builder.body(text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use plan::NotificationOccasion;
+
+    use super::super::queue::tests::place;
+    use super::*;
+
+    /// A text of all that has a meaning somewhere.
+    const HOSTILE: &str =
+        "a\r\n.\r\nBcc: x@example.org\r\n\r\n<script>&\u{0}\u{202E}\"'{summary}{{%0A&categories=1";
+
+    fn notice(value: &str) -> Notice {
+        let notice =
+            Notice::new(NotificationOccasion::Ban, Time(0), value.to_owned(), &format!("{value} is banned"));
+        notice.of_pipeline("web").with("value", value)
+    }
+
+    fn request(settings: &str, notices: &[Notice]) -> NotificationRequest {
+        let plan = place(&format!("url = 'http://127.0.0.1:1/a'\n{settings}"));
+        match body(&plan, notices, Time::from_seconds(1_779_012_000)).unwrap() {
+            NotificationBody::Request(request) => request,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_was_gathered_comes_as_one() {
+        let notices: Vec<Notice> = (0..250).map(|value| notice(&format!("v{}", value % 30))).collect();
+        let hook: Value = serde_json::from_slice(&request("", &notices).bytes).unwrap();
+        assert_eq!(
+            (&hook["type"], &hook["data"]["count"], &hook["data"]["left_off"]),
+            (&json!("digest"), &json!(250), &json!(50))
+        );
+        assert_eq!(hook["data"]["notifications"][199]["data"]["value"], "v19");
+        let slack: Value = serde_json::from_slice(&request("type = 'slack'", &notices).bytes).unwrap();
+        let lines: Vec<&str> = slack["text"].as_str().unwrap().lines().collect();
+        assert_eq!((lines.len(), lines[0], lines[20]), (21, "v0 is banned (9 times)", "… and 80 more"));
+    }
+
+    #[test]
+    fn an_id_is_that_of_what_is_told() {
+        let id = |settings: &str, notices: &[Notice]| {
+            let request = request(settings, notices);
+            request.headers.iter().find(|(name, _)| *name == "webhook-id").map(|(_, id)| id.clone()).unwrap()
+        };
+        let (a, b) = (notice("a"), notice("b"));
+        assert_eq!(id("", std::slice::from_ref(&a)), id("template = '{value}'", std::slice::from_ref(&a)));
+        assert_ne!(id("", std::slice::from_ref(&a)), id("", std::slice::from_ref(&b)));
+        assert_ne!(id("", &[a.clone(), b.clone()]), id("", &[b, a]));
+    }
+
+    #[test]
+    fn hostile_values_stay_values() {
+        let notices = [notice(HOSTILE)];
+        for form in ["", "type = 'slack'", "type = 'matrix'\nroom = '!a:b'\nsecret = '0123456789abcdef'"] {
+            for template in ["", "template = '{value} {summary} {{{rule}'"] {
+                let request = request(&format!("{form}\n{template}"), &notices);
+                let read: Value = serde_json::from_slice(&request.bytes).unwrap();
+                let text = ["text", "body"].into_iter().find_map(|key| read[key].as_str());
+                let text = text.or(read["data"]["summary"].as_str()).unwrap();
+                assert!(!text.contains(['\r', '\n', '\0', '\u{202E}']), "{text:?}");
+                assert!(text.contains("{summary}{{%0A"), "values are no templates: {text:?}");
+            }
+        }
+        let mut report = notice(HOSTILE).with("value", "203.0.113.9");
+        report.summary = line(HOSTILE, 500);
+        let abuse = "type = 'abuseipdb'\nsecret = '0123456789abcdef'\ncategories = [18]";
+        let sent = String::from_utf8(request(abuse, &[report]).bytes).unwrap();
+        let pairs: Vec<(String, String)> = serde_urlencoded::from_str(&sent).unwrap();
+        let names: Vec<&str> = pairs.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["ip", "categories", "comment", "timestamp"], "{sent}");
+    }
+
+    #[test]
+    fn only_addresses_of_the_internet_are_reported() {
+        let check = |value: &str, expected: bool| {
+            let plan = place("type = 'abuseipdb'\nsecret = '0123456789abcdef'\ncategories = [18]");
+            let made = body(&plan, &[notice(value)], Time(0)).unwrap();
+            assert_eq!(matches!(made, NotificationBody::Request(_)), expected, "{value}");
+        };
+        check("203.0.113.9", true);
+        check("2001:db8::1", true);
+        for value in [
+            "10.0.0.1",
+            "127.0.0.1",
+            "::1",
+            "::ffff:10.0.0.1",
+            "fe80::1",
+            "fd00::1",
+            "192.0.2.0/24",
+            "ann",
+            "",
+        ] {
+            check(value, false);
+        }
+    }
+
+    #[test]
+    fn no_value_ends_a_mail_or_a_header() {
+        let settings =
+            "type = 'smtp'\nurl = 'smtp://127.0.0.1:1'\nfrom = 'a@example.org'\nto = ['b@example.org']\n";
+        for template in ["", "template = '{value}'"] {
+            let plan = place(&format!("{settings}{template}"));
+            let NotificationBody::Mail(mail) = body(&plan, &[notice(HOSTILE)], Time(0)).unwrap() else {
+                panic!("it is a mail");
+            };
+            let text = String::from_utf8(mail.formatted()).unwrap();
+            let (head, _) = text.split_once("\r\n\r\n").unwrap();
+            let names: Vec<&str> = head
+                .lines()
+                .filter(|line| !line.starts_with([' ', '\t']))
+                .map(|line| line.split(':').next().unwrap_or_default())
+                .collect();
+            assert!(!names.contains(&"Bcc") && names.contains(&"Subject"), "{names:?}");
+            assert!(!text.contains("\r\n.\r\n"), "{text}");
+        }
+    }
 }

@@ -1,15 +1,20 @@
-//! One try to send a message. Blocks.
+//! One try to send a message, on a thread of its own: a place that hangs holds up neither others nor the end of the server.
 
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use event::Time;
 use lettre::transport::smtp::authentication::Credentials;
-use lettre::transport::smtp::client::{Tls, TlsParameters};
+use lettre::transport::smtp::client::{Certificate, CertificateStore, Tls, TlsParameters};
 use lettre::{SmtpTransport, Transport};
 use plan::{MailDelivery, MailSecurity, NotificationForm, NotificationPlan};
+use tokio::sync::oneshot;
 use ureq::http::Request;
+use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::body::{NotificationBody, NotificationRequest, body};
+use super::channel::NotificationChannel;
 use super::notice::Notice;
 use super::text::line;
 
@@ -40,13 +45,25 @@ impl SendFailure {
 ///
 /// # Errors
 /// If it was not taken.
-pub(crate) fn send(plan: &NotificationPlan, notices: &[Notice], now: Time) -> Result<bool, SendFailure> {
+pub(crate) async fn send(
+    channel: Arc<NotificationChannel>,
+    notices: Arc<[Notice]>,
+    now: Time,
+) -> Result<bool, SendFailure> {
+    let (sender, sent) = oneshot::channel();
+    let work = move || _ = sender.send(send_now(&channel.plan, &notices, now));
+    thread::Builder::new().name("notification".to_owned()).spawn(work).map_err(SendFailure::again)?;
+    sent.await.unwrap_or_else(|_| Err(SendFailure::again("it stopped by a mistake of the program")))
+}
+
+/// Sends a message, and blocks until it is taken or not.
+fn send_now(plan: &NotificationPlan, notices: &[Notice], now: Time) -> Result<bool, SendFailure> {
     let made = body(plan, notices, now);
     let made = made.map_err(|why| SendFailure { is_final: true, ..SendFailure::again(why) })?;
     let timeout = Duration::from_micros(plan.timeout.0.unsigned_abs());
     match (made, &plan.form) {
         (NotificationBody::Request(request), _) => {
-            post(request, timeout).map_err(|failure| SendFailure {
+            post(request, timeout, plan.authority.as_deref()).map_err(|failure| SendFailure {
                 // A URL may hold a secret.
                 why: failure.why.replace(&plan.url.0, plan.url.host()),
                 ..failure
@@ -54,15 +71,20 @@ pub(crate) fn send(plan: &NotificationPlan, notices: &[Notice], now: Time) -> Re
             Ok(true)
         }
         (NotificationBody::Mail(message), NotificationForm::Smtp(mail)) => {
-            mail_out(mail, &message, timeout)?;
+            mail_out(mail, &message, timeout, plan.authority.as_deref())?;
             Ok(true)
         }
         (NotificationBody::Mail(_) | NotificationBody::Nothing, _) => Ok(false),
     }
 }
 
-fn post(request: NotificationRequest, timeout: Duration) -> Result<(), SendFailure> {
+fn post(request: NotificationRequest, timeout: Duration, authority: Option<&str>) -> Result<(), SendFailure> {
+    let roots = match authority {
+        None => RootCerts::WebPki,
+        Some(pem) => RootCerts::new_with_certs(&certificates(pem)),
+    };
     let agent: ureq::Agent = ureq::Agent::config_builder()
+        .tls_config(TlsConfig::builder().root_certs(roots).build())
         .timeout_global(Some(timeout))
         // Where it goes is what the configuration says, and nothing else.
         .max_redirects(0)
@@ -99,11 +121,32 @@ fn post(request: NotificationRequest, timeout: Duration) -> Result<(), SendFailu
     Err(SendFailure { is_final, wait, ..SendFailure::again(why) })
 }
 
-fn mail_out(mail: &MailDelivery, message: &lettre::Message, timeout: Duration) -> Result<(), SendFailure> {
-    let begun = Instant::now();
+/// The certificates of a text in PEM.
+fn certificates(pem: &str) -> Vec<ureq::tls::Certificate<'static>> {
+    let items = parse_pem(pem.as_bytes()).filter_map(|item| match item.ok()? {
+        PemItem::Certificate(certificate) => Some(certificate),
+        _ => None,
+    });
+    items.collect()
+}
+
+fn mail_out(
+    mail: &MailDelivery,
+    message: &lettre::Message,
+    timeout: Duration,
+    authority: Option<&str>,
+) -> Result<(), SendFailure> {
     let tls = || {
-        let parameters = TlsParameters::new(mail.host.clone());
-        parameters.map_err(|error| SendFailure { is_final: true, ..SendFailure::again(error) })
+        let mut parameters =
+            TlsParameters::builder(mail.host.clone()).certificate_store(CertificateStore::WebpkiRoots);
+        if let Some(pem) = authority {
+            parameters = parameters.certificate_store(CertificateStore::None);
+            for certificate in certificates(pem) {
+                let read = Certificate::from_der(certificate.der().to_vec());
+                parameters = parameters.add_root_certificate(read.map_err(SendFailure::again)?);
+            }
+        }
+        parameters.build().map_err(|error| SendFailure { is_final: true, ..SendFailure::again(error) })
     };
     let tls = match mail.security {
         MailSecurity::None => Tls::None,
@@ -119,7 +162,6 @@ fn mail_out(mail: &MailDelivery, message: &lettre::Message, timeout: Duration) -
         Ok(_) => Ok(()),
         Err(error) => {
             let is_final = error.is_permanent();
-            tracing::debug!(took = ?begun.elapsed(), "a mail was not taken");
             Err(SendFailure { is_final, ..SendFailure::again(error) })
         }
     }

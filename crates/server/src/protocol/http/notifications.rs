@@ -8,7 +8,6 @@ use axum::extract::{Path, State};
 use plan::NotificationOccasion;
 
 use crate::api::{self, Timestamp};
-use crate::core::blocking::blocking;
 use crate::core::node::Node;
 use crate::core::notifications::{Notice, NotificationChannel, send};
 use crate::core::problem::{HttpFailure, OVERLOADED, ProblemResponses, UNKNOWN_NAME, shown};
@@ -78,12 +77,12 @@ pub(crate) async fn test(
     let notice =
         Notice::new(NotificationOccasion::Test, now, now.to_string(), "A test of Tollhouse: it works");
     let of = Arc::clone(&channel);
-    let sent = blocking(move || {
-        // It holds until the request has ended, whoever waits for it.
+    // It goes on, and is the only one, if nobody waits for it any more.
+    let sent = tokio::spawn(async move {
         let _right = TestRight(&of.is_tested);
-        send(&of.plan, &[notice], now)
+        send(Arc::clone(&of), Arc::from([notice]), now).await
     });
-    let problem = match sent.await {
+    let problem = match sent.await.unwrap_or(Ok(false)) {
         Ok(true) => {
             channel.succeed(node.now(), 1);
             None
