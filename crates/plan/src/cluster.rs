@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use event::Span;
 
 use crate::config::{ConfigProblems, ConfigView, Document};
+use crate::tls::beside;
 
 /// The way to reach the cluster, and what a node keeps of it.
 #[derive(Clone, PartialEq)]
@@ -42,6 +43,10 @@ pub struct ClusterPlan {
     pub sweep: u32,
     /// The URL at which other nodes reach this one.
     pub advertise: Option<String>,
+    /// Authorities that other nodes' certificates must lead to, in PEM.
+    pub peer_ca: Option<PathBuf>,
+    /// The certificate that other nodes are shown, and its key.
+    pub peer_identity: Option<(PathBuf, PathBuf)>,
 }
 
 impl fmt::Debug for ClusterPlan {
@@ -67,11 +72,14 @@ impl ClusterPlan {
             problems.add(ledger.origin("segment"), "`segment` does nothing beside [cluster]", Some(help));
         }
         for (node, origin) in view.strings("nodes") {
+            if is_service(node) {
+                continue;
+            }
             let port = node.rsplit_once(':').and_then(|(host, port)| {
                 (!host.is_empty() && !host.contains('/')).then(|| port.parse::<u16>().ok())?
             });
             if port.is_none_or(|port| port == 0) {
-                let help = "write a host and a port, such as `10.0.0.1:6379` or `[fd00::1]:6379`".to_owned();
+                let help = "write a host and a port, such as `10.0.0.1:6379` or `[fd00::1]:6379`, or a service as `dnssrv+_redis._tcp.example.org`".to_owned();
                 problems.add(origin, format!("`{node}` is no server of a cluster"), Some(help));
             }
         }
@@ -94,6 +102,22 @@ impl ClusterPlan {
             let help = "write a scheme, a host and a port, such as `http://10.0.0.7:8377`".to_owned();
             problems.add(view.origin("advertise"), format!("`{url}` is no URL of a node"), Some(help));
         }
+        let path =
+            |key: &str| view.str(key).filter(|path| !path.is_empty()).map(|path| beside(&view, key, path));
+        let peer_identity = match (path("peer_certificate"), path("peer_key")) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => {
+                let key = if view.is_given("peer_key") { "peer_key" } else { "peer_certificate" };
+                let help = "give both, or none: then nodes show the certificate of their listener".to_owned();
+                problems.add(
+                    view.origin(key),
+                    "`peer_certificate` and `peer_key` belong together",
+                    Some(help),
+                );
+                None
+            }
+        };
         let span = |key: &str| view.span(key).unwrap_or(Span::seconds(1));
         Some(ClusterPlan {
             nodes,
@@ -112,8 +136,20 @@ impl ClusterPlan {
             backlog: view.size("backlog").unwrap_or(u64::MAX),
             sweep: u32::try_from(integer("sweep")).unwrap_or_default(),
             advertise: view.str("advertise").map(str::to_owned),
+            peer_ca: path("peer_ca"),
+            peer_identity,
         })
     }
+}
+
+/// Returns true for the name of a service: its servers are looked up.
+fn is_service(node: &str) -> bool {
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    let name = node.strip_prefix("dnssrv+").map(|name| name.strip_suffix('.').unwrap_or(name));
+    name.is_some_and(|name| name.len() <= 253 && name.contains('.') && name.split('.').all(is_label))
 }
 
 /// Returns true for a URL with a scheme and a host, and nothing behind them.
@@ -146,6 +182,10 @@ mod tests {
         check("[cluster]\nnodes = [\"a:1\"]\nadvertise = \"http://[::1]:8377\"", 0);
         check("[cluster]\nnodes = [\"a:1\"]\nadvertise = \"10.0.0.1:8377\"", 1);
         check("[cluster]\nnodes = [\"a:1\"]\nadvertise = \"http://a/b\"", 1);
+        check("[cluster]\nnodes = [\"dnssrv+_redis._tcp.redis.svc\"]", 0);
+        check("[cluster]\nnodes = [\"dnssrv+redis:1\"]", 1);
+        check("[cluster]\nnodes = [\"a:1\"]\npeer_ca = \"ca.pem\"", 0);
+        check("[cluster]\nnodes = [\"a:1\"]\npeer_key = \"k.pem\"", 1);
         check("[ledger]\nsegment = \"1MiB\"\n[cluster]\nnodes = [\"a:1\"]", 1);
         check("[ledger]\nnodes = [\"a:1\"]", 1);
     }

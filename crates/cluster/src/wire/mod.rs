@@ -30,6 +30,7 @@ pub mod image;
 mod lessons;
 mod message_pack;
 mod name;
+mod name_service;
 mod nodes;
 mod numbers;
 mod routing;
@@ -69,6 +70,7 @@ pub use topology::ServerAddress;
 use self::batch::ScriptArguments;
 use self::diagnosis::{ServerDiagnosis, ServerFault};
 use self::name::NameCodec;
+use self::name_service::SeedServers;
 use self::routing::{CommandFailure, RoutedCommand};
 use self::script::{LuaScript, LuaScripts};
 use self::server_link::{ConnectionClass, ConnectionLoss, ExchangeError, ServerConnector, ServerLink};
@@ -189,6 +191,7 @@ struct WireCore {
     has_tables: AtomicBool,
     dial: ServerConnector,
     topology: RwLock<Arc<SlotTopology>>,
+    seeds: SeedServers,
     links: Mutex<HashMap<ServerAddress, Arc<ServerLink>>>,
     refresh: Notify,
     counters: Arc<WireCounters>,
@@ -226,6 +229,7 @@ impl WireClient {
             tables: TableCodec::new(settings.partitions),
             has_tables: AtomicBool::new(false),
             dial: ServerConnector { settings: settings.clone(), authorities },
+            seeds: SeedServers::default(),
             topology: RwLock::default(),
             links: Mutex::default(),
             refresh: Notify::new(),
@@ -395,8 +399,8 @@ fn check(settings: &WireSettings) -> Result<(), ClusterOpenError> {
     if settings.nodes.is_empty() {
         return wrong("no server of the cluster is named".to_owned());
     }
-    if let Some(node) = settings.nodes.iter().find(|node| ServerAddress::parse(node).is_none()) {
-        return wrong(format!("`{node}` is no server: expected `host:port`"));
+    if let Some(fault) = settings.nodes.iter().find_map(|node| name_service::fault(node)) {
+        return wrong(fault);
     }
     let prefix = &settings.prefix;
     if prefix.len() > name::PREFIX_BYTES_MAX || prefix.contains(['{', '}']) {
@@ -450,7 +454,7 @@ impl WireCore {
     /// does.
     async fn refresh_now(&self) -> Result<(), Vec<ServerDiagnosis>> {
         let mut servers = self.topology().servers.clone();
-        servers.extend(self.settings.nodes.iter().filter_map(|node| ServerAddress::parse(node)));
+        servers.extend(self.seeds.current(&self.settings).await);
         let turn = self.counters.refreshes.fetch_add(1, Ordering::Relaxed) as usize;
         let turn = turn % servers.len().max(1);
         servers.rotate_left(turn);
@@ -480,13 +484,17 @@ impl WireCore {
             };
             seen.push(ServerDiagnosis::new(&server, lost));
         }
+        if seen.is_empty() {
+            let server = ServerAddress { host: self.settings.nodes.join(", "), port: 0 };
+            let why = "name service knows no server of it".into();
+            seen.push(ServerDiagnosis::new(&server, ConnectionLoss { why, cause: ServerFault::Away }));
+        }
         Err(seen)
     }
 
     fn know(&self, topology: SlotTopology) {
         // Servers that have left are let go, with their connections.
-        let seeds: Vec<ServerAddress> =
-            self.settings.nodes.iter().filter_map(|node| ServerAddress::parse(node)).collect();
+        let seeds = self.seeds.known();
         let mut links = self.links.lock();
         links.retain(|address, _| topology.servers.contains(address) || seeds.contains(address));
         drop(links);

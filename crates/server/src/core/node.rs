@@ -201,7 +201,7 @@ impl Node {
             pages: AdmissionQueue::of_pages(),
             descriptors: Arc::new(DescriptorBudget::of_process()),
             guesses: AuthFailures::default(),
-            peers: PeerTable::new(timeout, plan.tls.as_ref()),
+            peers: PeerTable::new(timeout, plan.tls.as_ref(), engine.plan().node.cluster.as_ref()),
             reading: ReadingPool::of_machine(),
             snapshots: Mutex::default(),
             room: Arc::new(Shares::new(bodies)),

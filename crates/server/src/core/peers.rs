@@ -20,7 +20,7 @@ use engine::{Engine, NodeEntries};
 use event::{Span, Time};
 use journal::NodeNumber;
 use parking_lot::Mutex;
-use plan::{ClientCertificates, TlsPlan};
+use plan::{ClientCertificates, ClusterPlan, TlsPlan};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -115,8 +115,8 @@ pub(crate) struct PeerTable {
 }
 
 impl PeerTable {
-    pub(crate) fn new(timeout: Duration, tls: Option<&TlsPlan>) -> PeerTable {
-        let tls = tls.map(trust).unwrap_or_default();
+    pub(crate) fn new(timeout: Duration, tls: Option<&TlsPlan>, cluster: Option<&ClusterPlan>) -> PeerTable {
+        let tls = trust(tls, cluster);
         let agent = ureq::Agent::config_builder()
             .tls_config(tls)
             .timeout_connect(Some(CONNECT_WITHIN))
@@ -194,25 +194,36 @@ impl PeerTable {
     }
 }
 
-/// Returns what nodes are shown and believed over TLS: the listener's own certificate, and where it has authorities for its
-/// clients' certificates, those. Else public ones vouch for other nodes.
-fn trust(plan: &TlsPlan) -> TlsConfig {
-    let certificates = |path: &Path| -> Option<Vec<Certificate<'static>>> {
-        let text = std::fs::read(path).ok()?;
+/// Returns what nodes are shown and believed over TLS: what is configured for them, or else the listener's own certificate, and
+/// where it has authorities for its clients' certificates, those. Else public ones vouch for other nodes. A file that cannot be
+/// read vouches for nobody.
+fn trust(listener: Option<&TlsPlan>, cluster: Option<&ClusterPlan>) -> TlsConfig {
+    let certificates = |path: &Path| -> Vec<Certificate<'static>> {
+        let text = std::fs::read(path).unwrap_or_default();
         let items = parse_pem(&text).filter_map(|item| match item.ok()? {
             PemItem::Certificate(certificate) => Some(certificate),
             _ => None,
         });
-        Some(items.collect::<Vec<_>>()).filter(|found| !found.is_empty())
+        let found: Vec<_> = items.collect();
+        if found.is_empty() {
+            tracing::error!(path = %path.display(), "no certificate of nodes can be read");
+        }
+        found
     };
-    let roots = match &plan.clients {
+    let of_clients = || match &listener?.clients {
         ClientCertificates::Ignored => None,
-        ClientCertificates::Optional(path) | ClientCertificates::Required(path) => certificates(path),
+        ClientCertificates::Optional(path) | ClientCertificates::Required(path) => Some(path.as_path()),
     };
-    let roots = roots.map_or(RootCerts::WebPki, |roots| RootCerts::new_with_certs(&roots));
-    let key = std::fs::read(&plan.key).ok().and_then(|text| PrivateKey::from_pem(&text).ok());
-    let own = certificates(&plan.certificate).zip(key);
-    let own = own.map(|(chain, key)| ClientCert::new_with_certs(&chain, key));
+    let authorities = cluster.and_then(|cluster| cluster.peer_ca.as_deref()).or_else(of_clients);
+    let roots = authorities.map_or(RootCerts::WebPki, |path| RootCerts::new_with_certs(&certificates(path)));
+    let of_listener = || listener.map(|tls| (tls.certificate.as_path(), tls.key.as_path()));
+    let of_peers = cluster.and_then(|cluster| cluster.peer_identity.as_ref());
+    let own = of_peers.map(|(certificate, key)| (certificate.as_path(), key.as_path())).or_else(of_listener);
+    let own = own.and_then(|(certificate, key)| {
+        let key = std::fs::read(key).ok().and_then(|text| PrivateKey::from_pem(&text).ok())?;
+        let chain = Some(certificates(certificate)).filter(|chain| !chain.is_empty())?;
+        Some(ClientCert::new_with_certs(&chain, key))
+    });
     TlsConfig::builder().root_certs(roots).client_cert(own).build()
 }
 

@@ -5,9 +5,11 @@ use std::path::Path;
 
 use rustix::process::Signal;
 use serde_json::Value;
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
 use crate::program::{Data, Server, run};
 use crate::servers::Cluster;
+use crate::tls::HostAuthority;
 
 /// Log lines of the last minutes, in which few addresses ask for many paths.
 fn log(lines: std::ops::Range<usize>) -> String {
@@ -778,4 +780,64 @@ fn reviews_of_all_nodes_are_worked_off_on_any() {
     let page = json(&call(&two, "/v1/reviews", None).1);
     assert!(page["absent"][0].as_str().unwrap().starts_with("1 ("), "{page}");
     assert_eq!(say(&two, &ids[2], "claim", r#"{"by": "ann"}"#).0, 503);
+}
+
+#[test]
+fn nodes_ask_each_other_over_tls_with_certificates_of_their_own() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let address = cluster.servers[0].address();
+    let [first, second] = [Data::new(&["web"]), Data::new(&["web"])];
+    fs::copy(first.path().join("secret"), second.path().join("secret")).unwrap();
+    let path = |name: &str| first.file("unused", "").replace("unused", name);
+    let [sites, nodes] = ["sites", "nodes"].map(|name| HostAuthority::new(&first, name));
+    let [site_ca, node_ca] = [path("sites.ca"), path("nodes.ca")];
+    let start = |data: &Data, auth: &str, peers: &str| {
+        sites.issue(&data.path(), "server");
+        nodes.issue(&data.path(), "node");
+        let config = data.path().join("tollhouse.toml");
+        let text = fs::read_to_string(&config).unwrap();
+        let tls = format!("certificate = \"server.pem\", key = \"server.key\", client_ca = \"{node_ca}\"");
+        let tls = format!("[server]\ntls = {{ {tls}, client_certificates = \"{auth}\" }}\n");
+        let cluster = format!("[cluster]\nnodes = [\"{address}\"]\n{peers}");
+        fs::write(&config, format!("{}\n{cluster}", text.replace("[server]\n", &tls))).unwrap();
+        Server::start(&data.path(), &[])
+    };
+    let one = start(&first, "required", "");
+    let pem = |name: &str| fs::read(first.path().join(name)).unwrap();
+    let own = ClientCert::new_with_certs(
+        &[Certificate::from_pem(&pem("node.pem")).unwrap()],
+        PrivateKey::from_pem(&pem("node.key")).unwrap(),
+    );
+    let authority = Certificate::from_pem(&fs::read(&site_ca).unwrap()).unwrap();
+    let tls = TlsConfig::builder().root_certs(RootCerts::new_with_certs(&[authority])).client_cert(Some(own));
+    let agent = ureq::Agent::config_builder().tls_config(tls.build()).http_status_as_error(false).build();
+    let agent = ureq::Agent::from(agent);
+    let url = format!("{}/v1/decide?durability=sync", one.url);
+    let decided = agent.post(url).content_type("text/plain").send(log(0..1)).unwrap();
+    let id = json(&decided.into_body().read_to_string().unwrap())["id"].as_str().unwrap().to_owned();
+    let explained = |server: &Server| {
+        let began = std::time::Instant::now();
+        loop {
+            let answer = agent.get(format!("{}/v1/decisions/{id}", server.url)).call().unwrap();
+            let (status, text) = (answer.status().as_u16(), answer.into_body().read_to_string().unwrap());
+            // A node that has just begun has not heard of the others.
+            if status == 200 || began.elapsed().as_secs() > 5 {
+                return (status, text);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        }
+    };
+    // Its `client_ca` vouches for no listener.
+    let two = start(&second, "optional", "");
+    let (status, text) = explained(&two);
+    assert_eq!(status, 503, "{text}");
+    assert_eq!(two.end(Signal::TERM), Some(0));
+    let config = second.path().join("tollhouse.toml");
+    let shown =
+        format!("peer_ca = \"{site_ca}\"\npeer_certificate = \"node.pem\"\npeer_key = \"node.key\"\n");
+    fs::write(&config, fs::read_to_string(&config).unwrap() + &shown).unwrap();
+    let two = Server::start(&second.path(), &[]);
+    let (status, text) = explained(&two);
+    assert_eq!(status, 200, "{text}");
+    assert_eq!(json(&text)["id"], id.as_str());
 }

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use crate::program::{Data, MESSAGE, Server, run, run_with};
 
 /// An authority, which certificates of the own host are issued by.
-struct HostAuthority(Issuer<'static, KeyPair>);
+pub(crate) struct HostAuthority(Issuer<'static, KeyPair>);
 
 fn named(name: &str) -> CertificateParams {
     let mut params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
@@ -21,7 +21,7 @@ fn named(name: &str) -> CertificateParams {
 
 impl HostAuthority {
     /// Makes one, whose own certificate is the file `NAME.ca` beside the data directory.
-    fn new(data: &Data, name: &str) -> HostAuthority {
+    pub(crate) fn new(data: &Data, name: &str) -> HostAuthority {
         let (mut params, key) = (named(name), KeyPair::generate().unwrap());
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         data.file(&format!("{name}.ca"), &params.self_signed(&key).unwrap().pem());
@@ -29,7 +29,7 @@ impl HostAuthority {
     }
 
     /// Writes `NAME.pem` and `NAME.key` into a directory.
-    fn issue(&self, directory: &Path, name: &str) {
+    pub(crate) fn issue(&self, directory: &Path, name: &str) {
         let key = KeyPair::generate().unwrap();
         let certificate = named(name).signed_by(&key, &self.0).unwrap();
         std::fs::write(directory.join(format!("{name}.pem")), certificate.pem()).unwrap();

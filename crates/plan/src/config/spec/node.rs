@@ -117,7 +117,7 @@ pub(super) const CLUSTER: Section = Section {
             "nodes",
             SettingType::List(&SettingType::Text),
             Some("[]"),
-            "Some servers of the cluster, each `host:port`; they name the others",
+            "Some servers of the cluster, each `host:port`; they name the others. All addresses of a host count, and are looked up again while the node runs; `dnssrv+_redis._tcp.example.org` names the hosts and ports of a service (SRV records)",
         ),
         setting("user", SettingType::Text, None, "User name for the cluster"),
         setting("password", SettingType::Secret(1), None, "Password for the cluster"),
@@ -194,6 +194,19 @@ pub(super) const CLUSTER: Section = Section {
             None,
             "URL at which other nodes reach this one, such as `http://10.0.0.7:8377`. Unless given: the address that the server listens on, if that is one address",
         ),
+        setting(
+            "peer_ca",
+            SettingType::Text,
+            None,
+            "File of the authorities, in PEM, that other nodes' certificates must lead to. Unless given: `client_ca` of `[server] tls`, or public ones without it",
+        ),
+        setting(
+            "peer_certificate",
+            SettingType::Text,
+            None,
+            "Certificate, in PEM, that other nodes are shown. Unless given: that of `[server] tls`",
+        ),
+        setting("peer_key", SettingType::Text, None, "Private key of that certificate, in PEM"),
     ],
 };
 
