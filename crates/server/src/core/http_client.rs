@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ureq::Agent;
-use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 /// The most bytes of an answer's header.
 const HEADER_BYTES_MAX: usize = 16 << 10;
@@ -13,13 +13,7 @@ const HEADER_BYTES_MAX: usize = 16 << 10;
 pub(crate) fn http_client(authority: Option<&str>, timeout: Duration, is_any_status: bool) -> Agent {
     let roots = match authority {
         None => RootCerts::WebPki,
-        Some(pem) => {
-            let items = parse_pem(pem.as_bytes()).filter_map(|item| match item.ok()? {
-                PemItem::Certificate(certificate) => Some(certificate),
-                _ => None,
-            });
-            RootCerts::new_with_certs(&items.collect::<Vec<_>>())
-        }
+        Some(pem) => RootCerts::new_with_certs(&certificates(pem)),
     };
     Agent::config_builder()
         .tls_config(TlsConfig::builder().root_certs(roots).build())
@@ -32,4 +26,13 @@ pub(crate) fn http_client(authority: Option<&str>, timeout: Duration, is_any_sta
         .user_agent(concat!("tollhouse/", env!("CARGO_PKG_VERSION")))
         .build()
         .into()
+}
+
+/// Returns the certificates of a text in PEM.
+pub(crate) fn certificates(pem: &str) -> Vec<Certificate<'static>> {
+    let items = parse_pem(pem.as_bytes()).filter_map(|item| match item.ok()? {
+        PemItem::Certificate(certificate) => Some(certificate),
+        _ => None,
+    });
+    items.collect()
 }

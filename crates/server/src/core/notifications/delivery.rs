@@ -11,12 +11,12 @@ use lettre::{SmtpTransport, Transport};
 use plan::{MailDelivery, MailSecurity, NotificationForm, NotificationPlan};
 use tokio::sync::oneshot;
 use ureq::http::Request;
-use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::body::{NotificationBody, NotificationRequest, body};
 use super::channel::NotificationChannel;
 use super::notice::Notice;
 use super::text::line;
+use crate::core::http_client::{certificates, http_client};
 
 /// Most bytes of an answer that are read.
 const ANSWER_BYTES_MAX: u64 = 4 << 10;
@@ -79,21 +79,7 @@ fn send_now(plan: &NotificationPlan, notices: &[Notice], now: Time) -> Result<bo
 }
 
 fn post(request: NotificationRequest, timeout: Duration, authority: Option<&str>) -> Result<(), SendFailure> {
-    let roots = match authority {
-        None => RootCerts::WebPki,
-        Some(pem) => RootCerts::new_with_certs(&certificates(pem)),
-    };
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .tls_config(TlsConfig::builder().root_certs(roots).build())
-        .timeout_global(Some(timeout))
-        // Where it goes is what the configuration says, and nothing else.
-        .max_redirects(0)
-        .http_status_as_error(false)
-        .max_response_header_size(16 << 10)
-        .proxy(None)
-        .user_agent(concat!("tollhouse/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .into();
+    let agent = http_client(authority, timeout, true);
     let method = if request.is_put { "PUT" } else { "POST" };
     let mut asked = Request::builder().method(method).uri(&request.url);
     for (name, value) in &request.headers {
@@ -119,15 +105,6 @@ fn post(request: NotificationRequest, timeout: Duration, authority: Option<&str>
     // Too early, too many, and what may be another's lock are worth another try.
     let is_final = (300..500).contains(&status) && ![408, 409, 425, 429].contains(&status);
     Err(SendFailure { is_final, wait, ..SendFailure::again(why) })
-}
-
-/// The certificates of a text in PEM.
-fn certificates(pem: &str) -> Vec<ureq::tls::Certificate<'static>> {
-    let items = parse_pem(pem.as_bytes()).filter_map(|item| match item.ok()? {
-        PemItem::Certificate(certificate) => Some(certificate),
-        _ => None,
-    });
-    items.collect()
 }
 
 fn mail_out(
