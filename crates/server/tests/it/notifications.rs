@@ -3,13 +3,17 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use data_encoding::BASE64;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::authority::TestAuthority;
 use crate::harness::{JSON, Running, check_problem, directory, start};
 
 /// The longest wait, for a machine that does much else.
@@ -87,7 +91,7 @@ impl Taken {
     }
 }
 
-fn read_request(stream: &TcpStream) -> Option<Taken> {
+fn read_request(stream: impl Read) -> Option<Taken> {
     let mut reader = BufReader::new(stream);
     let mut next = || {
         let mut line = String::new();
@@ -108,6 +112,16 @@ fn read_request(stream: &TcpStream) -> Option<Taken> {
     Some(taken)
 }
 
+/// Takes a request, and answers it with a status.
+fn answer(mut stream: impl Read + Write, status: &str, sender: &Sender<Taken>) {
+    if let Some(request) = read_request(&mut stream) {
+        let _ = write!(stream, "HTTP/1.1 {status}content-length: 0\r\nconnection: close\r\n\r\n");
+        let _ = stream.flush();
+        // The test may be over.
+        let _ = sender.send(request);
+    }
+}
+
 /// A stand-in that answers the first requests with these statuses, and all others with 200.
 fn stand_in(statuses: &'static [&'static str]) -> (String, Receiver<Taken>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -116,13 +130,8 @@ fn stand_in(statuses: &'static [&'static str]) -> (String, Receiver<Taken>) {
     std::thread::spawn(move || {
         let mut statuses = statuses.iter();
         for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let Some(request) = read_request(&stream) else { continue };
             let status = statuses.next().unwrap_or(&"200 OK\r\n");
-            let _ = write!(stream, "HTTP/1.1 {status}content-length: 0\r\nconnection: close\r\n\r\n");
-            if sender.send(request).is_err() {
-                return;
-            }
+            answer(stream.unwrap(), status, &sender);
         }
     });
     (format!("http://{address}"), taken)
@@ -327,17 +336,16 @@ fn mail_server() -> (String, Receiver<(Vec<String>, String)>) {
     let (sender, mails) = channel();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            take_mails(&stream.unwrap(), &sender);
+            take_mails(stream.unwrap(), &sender);
         }
     });
     (format!("smtp://{address}"), mails)
 }
 
-fn take_mails(stream: &TcpStream, sender: &Sender<(Vec<String>, String)>) {
+fn take_mails(stream: impl Read + Write, sender: &Sender<(Vec<String>, String)>) {
     let mut reader = BufReader::new(stream);
-    let mut writer = stream;
     let (mut commands, mut mail, mut is_data) = (Vec::new(), String::new(), false);
-    let _ = writer.write_all(b"220 stand-in\r\n");
+    let _ = reader.get_mut().write_all(b"220 stand-in\r\n");
     loop {
         let mut line = String::new();
         if !reader.read_line(&mut line).is_ok_and(|read| read > 0) {
@@ -345,7 +353,7 @@ fn take_mails(stream: &TcpStream, sender: &Sender<(Vec<String>, String)>) {
         }
         if is_data && line == ".\r\n" {
             is_data = false;
-            let _ = writer.write_all(b"250 taken\r\n");
+            let _ = reader.get_mut().write_all(b"250 taken\r\n");
             let _ = sender.send((std::mem::take(&mut commands), std::mem::take(&mut mail)));
             continue;
         }
@@ -363,7 +371,7 @@ fn take_mails(stream: &TcpStream, sender: &Sender<(Vec<String>, String)>) {
             "QUIT" => b"221 bye\r\n",
             _ => b"250 fine\r\n",
         };
-        let _ = writer.write_all(answer);
+        let _ = reader.get_mut().write_all(answer);
     }
 }
 
@@ -405,6 +413,79 @@ fn a_mail_has_the_headers_that_it_is_given_and_no_others() {
             break;
         }
     });
+}
+
+#[test]
+fn no_mail_goes_to_a_server_that_knows_no_tls() {
+    let (url, mails) = mail_server();
+    // A name is not taken for this machine itself.
+    let url = url.replace("127.0.0.1", "localhost");
+    let settings = [
+        ("url", url.as_str()),
+        ("type", "smtp"),
+        ("from", "toll@example.org"),
+        ("to", "[\"ann@example.org\"]"),
+        ("user", "toll"),
+        ("secret", "correct horse battery"),
+    ];
+    with_place(&settings, |running| {
+        let tested = running.post("/v1/notifications/ops/test", &[JSON], "").json();
+        assert_eq!(tested["is_sent"], false, "{tested}");
+        assert!(tested["problem"].as_str().unwrap().contains("STARTTLS"), "{tested}");
+        assert!(mails.try_recv().is_err());
+    });
+}
+
+/// Has a stand-in do something within TLS with each connection, as `localhost`.
+fn within_tls(
+    authority: &TestAuthority,
+    work: impl Fn(rustls::StreamOwned<rustls::ServerConnection, TcpStream>) + Send + 'static,
+) -> u16 {
+    let [certificate, key] = authority.issue("server").map(|path| fs::read(path).unwrap());
+    let certificate = CertificateDer::from_pem_slice(&certificate).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(&key).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider);
+    let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
+    let config = config.with_single_cert(vec![certificate], key);
+    let config = Arc::new(config.unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+            work(rustls::StreamOwned::new(connection, stream.unwrap()));
+        }
+    });
+    port
+}
+
+#[test]
+fn within_tls_only_whom_the_authority_vouches_for_is_told() {
+    let parent = tempfile::tempdir().unwrap();
+    let authority = TestAuthority::new(parent.path(), "own");
+    let stranger = TestAuthority::new(parent.path(), "stranger");
+    let (sender, taken) = channel();
+    let hook = within_tls(&authority, move |stream| answer(stream, "200 OK\r\n", &sender));
+    let (sender, mails) = channel();
+    let mail = within_tls(&authority, move |stream| take_mails(stream, &sender));
+    let [hook, mail] =
+        [("https", hook), ("smtps", mail)].map(|(scheme, port)| format!("{scheme}://localhost:{port}"));
+    let of_mail = [("type", "smtp"), ("from", "toll@example.org"), ("to", "[\"ann@example.org\"]")];
+    let check = |url: &str, more: &[(&str, &str)], authority: Option<&str>, expected: bool| {
+        let authority: Vec<_> = authority.map(|path| ("authority", path)).into_iter().collect();
+        with_place(&[&[("url", url)], more, &authority].concat(), |running| {
+            let tested = running.post("/v1/notifications/ops/test", &[JSON], "").json();
+            assert_eq!(tested["is_sent"], expected, "{url}: {tested}");
+        });
+    };
+    for (url, more) in [(&hook, &[][..]), (&mail, &of_mail[..])] {
+        check(url, more, None, false);
+        check(url, more, Some(&stranger.path), false);
+        check(url, more, Some(&authority.path), true);
+    }
+    assert_eq!(taken.try_iter().count(), 1);
+    assert_eq!(mails.try_iter().count(), 1);
 }
 
 #[test]
