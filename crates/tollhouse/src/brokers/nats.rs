@@ -218,10 +218,10 @@ pub(crate) fn advice(error: &async_nats::ConnectError) -> &'static str {
     }
     match error.kind() {
         _ if is_tls => {
-            "does the server offer TLS? `--tlsca`, or `ca` of a sink, names an authority that the system does not know"
+            "does the server offer TLS? --tlsca FILE names an authority that the system does not know"
         }
         ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
-            "say who asks: with credentials, or a user and a password"
+            "say who asks: --creds FILE, --user and --password, or nats://USER:PASSWORD@HOST"
         }
         _ => "does it run there? Its clients' port is 4222 unless it is configured otherwise",
     }
