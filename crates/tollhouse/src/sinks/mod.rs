@@ -52,7 +52,7 @@ pub(crate) struct SinkThreads {
 #[derive(Debug, Default)]
 struct StopSignal {
     is_stopped: AtomicBool,
-    /// What is in the journal by now is sent, and no more.
+    /// The rest of the journal is sent, and no more.
     is_ending: AtomicBool,
     notify: Notify,
 }
@@ -232,7 +232,7 @@ impl OpenSink {
 }
 
 /// The end of sending.
-struct Stopped;
+struct SinkStop;
 
 /// The thread of a sink.
 struct SinkSender {
@@ -261,7 +261,7 @@ impl SinkSender {
     }
 
     /// Sends what comes, until the end.
-    async fn send_all(&mut self) -> Result<(), Stopped> {
+    async fn send_all(&mut self) -> Result<(), SinkStop> {
         while !self.stop.is_raised() {
             let is_last = self.stop.is_ending.load(Ordering::Acquire);
             let batch = match self.tail.next_batch(&self.journal) {
@@ -293,7 +293,7 @@ impl SinkSender {
         &mut self,
         mut records: &[(RecordId, Record)],
         position: JournalPosition,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), SinkStop> {
         while !records.is_empty() {
             self.waiting = records.len() as u64;
             self.status.note_lag(self.tail.lag(&self.journal) + self.waiting, self.tail.gaps());
@@ -334,14 +334,14 @@ impl SinkSender {
     }
 
     /// Connects, unless there is a connection; returns the bytes of a message with facts.
-    async fn open(&mut self) -> Result<usize, Stopped> {
+    async fn open(&mut self) -> Result<usize, SinkStop> {
         loop {
             if let Some(open) = &self.open {
                 return Ok(open.bytes_max());
             }
             let opened = tokio::select! {
                 opened = self.target.open() => opened,
-                () = self.stop.raised() => return Err(Stopped),
+                () = self.stop.raised() => return Err(SinkStop),
             };
             match opened {
                 Ok(open) => self.open = Some(open),
@@ -351,14 +351,14 @@ impl SinkSender {
     }
 
     /// Sends messages. Returns false if the broker did not take all of them: they are to be sent again.
-    async fn send(&mut self, messages: &[SinkMessage]) -> Result<bool, Stopped> {
+    async fn send(&mut self, messages: &[SinkMessage]) -> Result<bool, SinkStop> {
         if messages.is_empty() {
             return Ok(true);
         }
         let Some(open) = &self.open else { return Ok(false) };
         let sent = tokio::select! {
             sent = open.send(messages) => sent,
-            () = self.stop.raised() => return Err(Stopped),
+            () = self.stop.raised() => return Err(SinkStop),
         };
         match sent {
             Ok(()) => Ok(true),
@@ -374,11 +374,11 @@ impl SinkSender {
     }
 
     /// Waits after a failure; nothing is tried again by a process that is to end.
-    async fn wait_after(&self, why: &str) -> Result<(), Stopped> {
+    async fn wait_after(&self, why: &str) -> Result<(), SinkStop> {
         let pause = self.failed(why);
         self.stop.pause(pause).await;
         let is_over = self.stop.is_raised() || self.stop.is_ending.load(Ordering::Acquire);
-        if is_over { Err(Stopped) } else { Ok(()) }
+        if is_over { Err(SinkStop) } else { Ok(()) }
     }
 
     /// Tells of a failure, and returns how long to wait after it.

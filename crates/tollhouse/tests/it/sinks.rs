@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::follow::line;
 use crate::program::{Data, Server};
 
-/// Whatever was answered is on disk.
+/// The durability by which decisions are on disk before they are answered.
 const SYNC: [&str; 2] = ["--set", "ledger.durability=sync"];
 /// The time to wait for what must come, on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(120);
