@@ -58,7 +58,10 @@ pub use listener::{
     BatchStreamPlan, ListenerPlan, MailEnforcement, MailFailureMode, MailPlan, MailReply, Protocol,
     ProtocolPlan, Replies, RespPlan,
 };
-pub use node::{AuditPlan, JournalPlan, NodePlan, ServerPlan, TelemetryPlan, TelemetryProtocol, UploadPlan};
+pub use node::{
+    AuditPlan, DecisionLogMode, JournalPlan, NodePlan, ServerPlan, TelemetryPlan, TelemetryProtocol,
+    UploadPlan,
+};
 pub use notification::{
     MailDelivery, MailSecurity, NotificationForm, NotificationOccasion, NotificationPlan,
     NotificationTemplate, NotificationUrl, QuietHours,

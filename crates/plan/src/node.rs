@@ -20,6 +20,8 @@ use crate::token::{TokenPlan, scopes};
 /// Settings of the node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodePlan {
+    /// The decisions that are told in the log.
+    pub decision_log: DecisionLogMode,
     /// The interval at which a server looks whether files of the configuration have changed; `None` for never.
     pub watch: Option<Span>,
     /// Versions of each pipeline that are kept.
@@ -52,6 +54,17 @@ pub struct NodePlan {
     pub audit: AuditPlan,
     /// The collector of traces and metrics, if there is one.
     pub telemetry: Option<TelemetryPlan>,
+}
+
+/// A choice of decisions that the log has a line of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecisionLogMode {
+    /// None.
+    Off,
+    /// Those whose action is another than `accept`.
+    Acted,
+    /// All.
+    All,
 }
 
 /// A protocol in which a collector takes OTLP.
@@ -255,6 +268,11 @@ impl NodePlan {
         let of_node = document.section("node");
         let versions = of_node.and_then(|view| usize::try_from(view.integer("versions")?).ok());
         NodePlan {
+            decision_log: match of_node.and_then(|view| view.str("log_decisions")) {
+                Some("acted") => DecisionLogMode::Acted,
+                Some("all") => DecisionLogMode::All,
+                _ => DecisionLogMode::Off,
+            },
             watch: of_node.and_then(|view| view.span("watch")),
             versions: versions.unwrap_or(1),
             durability: durability.unwrap_or(Durability::Sync),

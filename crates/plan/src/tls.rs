@@ -13,6 +13,8 @@ pub struct TlsPlan {
     pub key: PathBuf,
     /// Certificates of clients.
     pub clients: ClientCertificates,
+    /// File of lists of revoked certificates of clients in PEM.
+    pub client_crl: Option<PathBuf>,
     /// Oldest version that is spoken.
     pub minimum: TlsVersion,
 }
@@ -74,7 +76,14 @@ impl TlsPlan {
             let message = "clients' certificates are asked for, and nobody vouches for them".to_owned();
             problems.add(view.origin("client_certificates"), message, Some(help.to_owned()));
         }
+        let client_crl = path("client_crl");
+        if client_crl.is_some() && authorities.is_none() {
+            let help = "add `client_ca`, the file of the authorities that vouch for them, or take this out";
+            let message = "certificates of clients are revoked, and none is asked for".to_owned();
+            problems.add(view.origin("client_crl"), message, Some(help.to_owned()));
+        }
         Some(TlsPlan {
+            client_crl,
             certificate: path("certificate")?,
             key: path("key")?,
             clients: match (authorities, view.str("client_certificates")) {

@@ -200,7 +200,7 @@ impl Engine {
             let verdicts = self.judge_all(&observed, &mut due);
             watcher.ends(DecisionStage::Judge);
             watcher.begins(DecisionStage::Journal);
-            decisions.extend(self.log(observed, verdicts).await);
+            decisions.extend(self.log(observed, verdicts, watcher).await);
             watcher.ends(DecisionStage::Journal);
         }
         watcher.begins(DecisionStage::Settle);

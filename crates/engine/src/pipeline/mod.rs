@@ -167,7 +167,7 @@ impl Engine {
             watcher.ends(DecisionStage::Settle);
         };
         let logged = async {
-            let decisions = self.log(observed, verdicts).await;
+            let decisions = self.log(observed, verdicts, watcher).await;
             watcher.ends(DecisionStage::Journal);
             decisions
         };
@@ -193,7 +193,7 @@ impl Engine {
         let mut due = PendingEffects::default();
         let verdicts = self.judge_all(&observed, &mut due);
         // Neither waits for the other's disk: both go by what was observed and judged.
-        let ((), decisions) = join(self.carry_out(due), self.log(observed, verdicts)).await;
+        let ((), decisions) = join(self.carry_out(due), self.log(observed, verdicts, &NoWatcher)).await;
         decisions
     }
 
@@ -250,7 +250,12 @@ impl Engine {
     }
 
     /// Stage 7. What cannot be logged is answered as the pipeline says.
-    pub(crate) async fn log(&self, mut observed: ObservedBatch, verdicts: Vec<Verdict>) -> Vec<Decision> {
+    pub(crate) async fn log(
+        &self,
+        mut observed: ObservedBatch,
+        verdicts: Vec<Verdict>,
+        watcher: &dyn StageWatcher,
+    ) -> Vec<Decision> {
         let decided = observed.events().zip(verdicts).map(|(observed, verdict)| {
             let row = &observed.prepared.row;
             let id = self.ids.next(row.arrival);
@@ -288,6 +293,7 @@ impl Engine {
             self.queue_reviews(reviews, &decisions).await;
             self.show_live(&observed, &decisions);
             self.keep_notices(&observed, &decisions);
+            tell(watcher, &observed, &decisions);
             return decisions;
         };
         let mut records = self.records.take();
@@ -338,6 +344,7 @@ impl Engine {
         self.queue_reviews(reviews, &decisions).await;
         self.show_live(&observed, &decisions);
         self.keep_notices(&observed, &decisions);
+        tell(watcher, &observed, &decisions);
         decisions
     }
 
@@ -465,6 +472,23 @@ pub trait StageWatcher: Send + Sync {
 
     /// Hears that a stage is at its end.
     fn ends(&self, stage: DecisionStage);
+
+    /// Returns true if it wants to be told of each decision.
+    fn is_told_decisions(&self) -> bool {
+        false
+    }
+
+    /// Hears of a decision that was logged, with the facts that the journal has in the clear.
+    fn decided(&self, _decision: &Decision, _facts: &Facts) {}
+}
+
+/// Tells a watcher of decisions. Facts that are not journalled were taken away before.
+fn tell(watcher: &dyn StageWatcher, observed: &ObservedBatch, decisions: &[Decision]) {
+    if watcher.is_told_decisions() {
+        for (observed, decision) in observed.events().zip(decisions) {
+            watcher.decided(decision, &observed.prepared.row.facts);
+        }
+    }
 }
 
 /// Nobody, where nobody watches.

@@ -843,7 +843,10 @@ fn entries(canonical: &str) -> BTreeMap<&str, String> {
 fn restart(old: &NodePlan, new: &NodePlan) -> Vec<&'static str> {
     let ledger = |plan: &NodePlan| (plan.durability, plan.ledger_configured, plan.ledger_segment);
     let changed = [
-        ("[node]", (old.watch, old.versions) != (new.watch, new.versions)),
+        (
+            "[node]",
+            (old.watch, old.versions, old.decision_log) != (new.watch, new.versions, new.decision_log),
+        ),
         ("[ledger]", ledger(old) != ledger(new)),
         ("[cluster]", old.cluster != new.cluster),
         ("[journal]", old.journal != new.journal),

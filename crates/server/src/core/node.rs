@@ -15,7 +15,7 @@ use engine::{
     Decision, Directory, Engine, FeedbackError, FeedbackInput, FeedbackOutcome, Impact, PreparedEvent,
 };
 use event::Time;
-use plan::{ListenerPlan, Pipeline, ServerPlan};
+use plan::{DecisionLogMode, ListenerPlan, Pipeline, ServerPlan};
 use sha2::{Digest, Sha256};
 
 use crate::core::admission::AdmissionQueue;
@@ -26,6 +26,7 @@ use crate::core::backtests::BacktestJobs;
 use crate::core::block_list_metrics::BlockListMetrics;
 use crate::core::clock::Clock;
 use crate::core::corrections::CorrectionJobs;
+use crate::core::decision_log::DecisionWatcher;
 use crate::core::descriptors::DescriptorBudget;
 use crate::core::erasure::ErasureJobs;
 use crate::core::first_visit::FirstVisit;
@@ -129,6 +130,8 @@ pub(crate) struct Node {
     /// The link by which the first person is added.
     pub(crate) first_visit: FirstVisit,
     pub(crate) identity_provider: IdentityProvider,
+    /// The decisions that the log has lines of.
+    pub(crate) decision_log: DecisionLogMode,
     /// The sender of spans and metrics, if there is a collector.
     pub(crate) telemetry: Option<Telemetry>,
     /// The erasure that is at work.
@@ -212,6 +215,7 @@ impl Node {
             viewers: ViewerSessions::default(),
             first_visit: FirstVisit::default(),
             identity_provider: IdentityProvider::default(),
+            decision_log: engine.plan().node.decision_log,
             telemetry: engine
                 .plan()
                 .node
@@ -248,6 +252,23 @@ impl Node {
         let telemetry = self.telemetry.as_ref()?;
         let counts = headers.filter(|_| is_known || telemetry.is_trusted(peer));
         telemetry.begin(started, counts.and_then(TraceParent::of), || self.now())
+    }
+
+    /// Decides on events as [`Node::decide`] does, with a line in the log for each where that is wanted.
+    pub(crate) async fn decide_for(&self, listener: &str, prepared: Vec<PreparedEvent>) -> Vec<Decision> {
+        match self.decision_watcher(RequestTrace::current(), listener) {
+            None => self.engine.decide(prepared).await,
+            Some(watcher) => self.engine.decide_watched(prepared, &watcher).await,
+        }
+    }
+
+    /// Returns who watches decisions of a listener, if anybody does.
+    pub(crate) fn decision_watcher<'a>(
+        &self,
+        trace: Option<Arc<RequestTrace>>,
+        listener: &'a str,
+    ) -> Option<DecisionWatcher<'a>> {
+        DecisionWatcher::new(trace, self.decision_log, listener)
     }
 
     /// Decides on events, with a span for each stage if the request is traced.

@@ -45,6 +45,8 @@ impl BatchOperation {
 
 /// A batch as it came.
 pub(crate) struct IncomingBatch {
+    /// The name of the listener that it came by.
+    pub(crate) listener: String,
     pub(crate) pipeline: Arc<Pipeline>,
     /// Arrow, or JSON in lines or an array.
     pub(crate) form: BodyFormat,
@@ -65,10 +67,19 @@ pub(crate) async fn work_on(node: &Arc<Node>, batch: IncomingBatch) -> Result<Ve
     let trace = RequestTrace::current();
     let work = move |reading: PooledReading| {
         let _place = place;
-        let IncomingBatch { pipeline, form, id, body, asked, durability } = batch;
+        let IncomingBatch { listener, pipeline, form, id, body, asked, durability } = batch;
         let (id, arrival) = (id.as_deref(), at.now());
-        let work =
-            BatchTask { node: &at, pipeline: &pipeline, id, arrival, asked, durability, runtime, trace };
+        let work = BatchTask {
+            node: &at,
+            listener: &listener,
+            pipeline: &pipeline,
+            id,
+            arrival,
+            asked,
+            durability,
+            runtime,
+            trace,
+        };
         match form {
             #[cfg(feature = "arrow")]
             BodyFormat::Arrow => work.columns(body, reading),
@@ -90,6 +101,7 @@ type BatchOutcome = (Option<Vec<Decision>>, BatchAnswer);
 /// A request that is worked on, on a thread that may block.
 struct BatchTask<'a> {
     node: &'a Node,
+    listener: &'a str,
     pipeline: &'a Arc<Pipeline>,
     id: Option<&'a str>,
     arrival: Time,
@@ -135,9 +147,9 @@ impl BatchTask<'_> {
                 (None, observed?)
             }
             (BatchOperation::Decide, trace) => {
-                let (decisions, answer) = match trace {
+                let (decisions, answer) = match self.node.decision_watcher(trace.clone(), self.listener) {
                     None => engine.decide_batch(batch).await,
-                    Some(trace) => engine.decide_batch_watched(batch, &**trace).await,
+                    Some(watcher) => engine.decide_batch_watched(batch, &watcher).await,
                 };
                 (Some(decisions), answer)
             }
@@ -312,6 +324,7 @@ mod tests {
         let free = node.batches.free();
         for form in [BodyFormat::Json, BodyFormat::JsonArray, BodyFormat::Arrow] {
             let batch = |body| IncomingBatch {
+                listener: String::new(),
                 pipeline: Arc::clone(&node.pipeline(None).unwrap()),
                 form,
                 id: None,

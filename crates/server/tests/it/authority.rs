@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer, KeyIdMethod,
+    KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
+};
 
 /// An authority whose files lie in a directory: `NAME.ca`, and `x.pem` with `x.key` of each certificate `x`.
 pub(crate) struct TestAuthority {
@@ -38,6 +41,36 @@ impl TestAuthority {
         params.not_before = date_time_ymd(2001, 1, 1);
         params.not_after = date_time_ymd(2002, 1, 1);
         self.issue_of(name, params)
+    }
+
+    /// Writes a certificate of this name and serial number for the own host.
+    pub(crate) fn issue_numbered(&self, name: &str, serial: u64) -> [String; 2] {
+        let mut params = named(name, &["localhost", "127.0.0.1"]);
+        params.serial_number = Some(SerialNumber::from(serial));
+        self.issue_of(name, params)
+    }
+
+    /// Writes the list of what it has revoked, by serial number. Answers with its path.
+    pub(crate) fn revoke(&self, serials: &[u64]) -> String {
+        let revoked = serials.iter().map(|serial| RevokedCertParams {
+            serial_number: SerialNumber::from(*serial),
+            revocation_time: date_time_ymd(2026, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2026, 1, 1),
+            next_update: date_time_ymd(2096, 1, 1),
+            crl_number: SerialNumber::from(serials.len() as u64 + 1),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let path = format!("{}.crl", self.path);
+        let fresh = format!("{path}.new");
+        std::fs::write(&fresh, list.signed_by(&self.issuer).unwrap().pem().unwrap()).unwrap();
+        std::fs::rename(&fresh, &path).unwrap();
+        path
     }
 
     fn issue_of(&self, name: &str, params: CertificateParams) -> [String; 2] {

@@ -132,6 +132,44 @@ fn curl_is_asked_for_a_certificate() {
     }
 }
 
+/// A revoked certificate is refused, from the moment at which the list that names it was read.
+#[test]
+fn revoked_certificates_of_clients_are_refused() {
+    if !has("curl", "--version") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let authority = TestAuthority::new(directory.path(), "clients");
+    let [ann, eve] = [("ann", 17), ("eve", 18)].map(|(name, serial)| authority.issue_numbered(name, serial));
+    let list = authority.revoke(&[18]);
+    let more = format!(", client_ca = {:?}, client_crl = {list:?}", authority.path);
+    with_https(&more, &[], |running, own| {
+        let url = format!("https://{}/readyz", running.address);
+        let check = |[certificate, key]: &[String; 2], is_served: bool| {
+            for version in ["1.2", "1.3"] {
+                let arguments =
+                    ["--cacert", &own.path, "--tls-max", version, "--cert", certificate, "--key", key, &url];
+                let (code, told) = curl(&arguments);
+                assert_eq!(code == 0, is_served, "{certificate} {version}: {code} {told}");
+                assert!(code == 0 || REFUSED.contains(&code), "{code} {told}");
+            }
+        };
+        check(&ann, true);
+        check(&eve, false);
+        authority.revoke(&[17, 18]);
+        running.certificates.renew();
+        check(&ann, false);
+        // A list that cannot be used leaves the one before in use.
+        std::fs::write(&list, "no list").unwrap();
+        running.certificates.renew();
+        check(&ann, false);
+        authority.revoke(&[]);
+        running.certificates.renew();
+        check(&ann, true);
+        check(&eve, true);
+    });
+}
+
 #[test]
 fn openssl_sees_what_is_shown() {
     if !has("openssl", "version") {

@@ -63,7 +63,14 @@ pub(crate) fn run(args: ServeArgs) -> Result<Exit, CommandError> {
     let json = args.log_format == LogFormat::Json;
     serve(Arc::new(engine), sockets, manager, |server| {
         // A program that reads JSON lines finds the addresses in the log.
-        if !json {
+        if json {
+            if let Some(url) = server.first_visit_url() {
+                tracing::warn!(
+                    url,
+                    "nobody may log in yet: within an hour, this link makes the first administrator"
+                );
+            }
+        } else {
             say(format_args!("Tollhouse listens on {}", server.url()));
             for (_, protocol, listen) in server.listeners() {
                 say(format_args!("                   {listen} for {protocol}"));

@@ -226,3 +226,91 @@ fn each_mail_has_a_line_in_the_log() {
         assert!(line.contains(part), "{part}: {line}");
     }
 }
+
+/// Waits until a server has written so many lines of decisions, and returns all of them.
+fn decision_lines(server: &Server, count: usize) -> Vec<String> {
+    let begun = std::time::Instant::now();
+    loop {
+        let said = server.said();
+        let lines: Vec<String> =
+            said.lines().filter(|line| line.contains(" decided ")).map(str::to_owned).collect();
+        if lines.len() >= count {
+            return lines;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{said}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// Posts JSON to a server, and reads the answer to its end.
+fn post_json(server: &Server, url: &str, body: &str) -> String {
+    let address = server.url.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = format!(
+        "POST {url} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    answer
+}
+
+#[test]
+fn each_decision_is_a_line_of_the_log_where_that_is_wanted() {
+    let event = r#"{"id": "a\n2026 decided id=b", "ip": "192.0.2.7", "user": "ann\" action=accept"}"#;
+    let data = Data::new(&["analytics"]);
+    let server = Server::start(&data.path(), &["--set", "node.log_decisions=all"]);
+    post_json(&server, "/v1/decide", event);
+    post_json(&server, "/v1/batch/decide", &format!("[{event}]"));
+    let lines = decision_lines(&server, 2);
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for line in lines {
+        for part in [
+            "listener=\"http\" pipeline=\"analytics\" id=",
+            "event_id=\"a 2026 decided id=b\" address=\"192.0.2.7\" from=\"ann\\\" action=accept\"",
+            " action=accept score=",
+            " rules=\"",
+            " ms=",
+        ] {
+            assert!(line.contains(part), "no {part}: {line}");
+        }
+    }
+    assert_eq!(server.end(Signal::TERM), Some(0));
+    // Without the setting there is none, and `acted` passes over what is accepted.
+    for mode in ["off", "acted"] {
+        let server = Server::start(&data.path(), &["--set", &format!("node.log_decisions={mode}")]);
+        post_json(&server, "/v1/decide", event);
+        assert!(decision_lines(&server, 0).is_empty(), "{mode}: {}", server.said());
+        assert_eq!(server.end(Signal::TERM), Some(0));
+    }
+}
+
+/// A program that reads JSON lines finds the link for the first visit among them.
+#[test]
+fn the_link_of_the_first_visit_is_in_a_log_of_json() {
+    let data = Data::new(&["mail"]);
+    let path = data.path();
+    let args =
+        ["serve", "--listen", "127.0.0.1:0", "--log-format", "json", "--set", "server.require_token=true"];
+    let args: Vec<&std::ffi::OsStr> = args.iter().map(std::ffi::OsStr::new).collect();
+    let mut child =
+        command(&[&args[..], &[std::ffi::OsStr::new("--data"), path.as_os_str()]].concat()).spawn().unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut found = None;
+    for line in lines.map_while(Result::ok) {
+        let line: serde_json::Value =
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let told = line["fields"]["message"].as_str().unwrap_or_default();
+        if told.contains("first administrator") {
+            found = line["fields"]["url"].as_str().map(str::to_owned);
+            break;
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    let url = found.expect("the log has the link");
+    assert!(url.starts_with("http://127.0.0.1:") && url.contains("/console/first?key="), "{url}");
+}

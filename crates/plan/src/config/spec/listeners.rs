@@ -37,6 +37,12 @@ pub(super) const TLS: &[SettingSpec] = &[
         "Whether a client without a certificate may ask. Unless given: `required`. One that nobody of `client_ca` vouches for is always refused",
     ),
     setting(
+        "client_crl",
+        SettingType::Text,
+        None,
+        "File in PEM of the lists of revoked certificates (CRL), one of each authority of `client_ca` that has issued a client's. A certificate whose authority has none there is refused",
+    ),
+    setting(
         "minimum",
         SettingType::Choice(&["1.2", "1.3"]),
         None,

@@ -26,6 +26,12 @@ pub(super) const NODE: Section = Section {
             Some("20"),
             "Versions of each pipeline that are kept for rollback",
         ),
+        setting(
+            "log_decisions",
+            SettingType::Choice(&["off", "acted", "all"]),
+            Some("\"off\""),
+            "Decisions over HTTP, gRPC and Redis' protocol that the log has a line of: those with another action than `accept`, or all. Mail listeners have one of each message anyhow. See [logs.md](../operating/logs.md)",
+        ),
     ],
 };
 

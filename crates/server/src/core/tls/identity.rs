@@ -9,7 +9,7 @@ use event::Time;
 use plan::{ClientCertificates, TlsPlan, TlsVersion};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::{WebPkiClientVerifier, danger::ClientCertVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
@@ -46,6 +46,9 @@ pub enum TlsError {
     /// A file has no private key.
     #[error("{}: no private key is in it (`-----BEGIN PRIVATE KEY-----`); one with a passphrase cannot be read", .0.display())]
     NoKey(PathBuf),
+    /// A file has no list of revoked certificates.
+    #[error("{}: no list of revoked certificates is in it (`-----BEGIN X509 CRL-----`)", .0.display())]
+    NoRevocationList(PathBuf),
     /// A key is of a kind that is not spoken.
     #[error("{}: the key cannot be used: {error}; ECDSA (P-256, P-384), Ed25519 and RSA from 2048 bits can", .path.display())]
     Key {
@@ -107,6 +110,7 @@ pub(super) struct TlsFiles {
     certificate: Vec<u8>,
     key: Vec<u8>,
     authorities: Vec<u8>,
+    revoked: Vec<u8>,
     pub(super) digest: [u8; 32],
 }
 
@@ -118,14 +122,15 @@ impl TlsFiles {
     pub(super) fn read(plan: &TlsPlan) -> Result<TlsFiles, TlsError> {
         let [certificate, key] = [&plan.certificate, &plan.key].map(|path| read(path));
         let authorities = plan.clients.authorities().map_or_else(|| Ok(Vec::new()), read);
-        let (certificate, key, authorities) = (certificate?, key?, authorities?);
+        let revoked = plan.client_crl.as_deref().map_or_else(|| Ok(Vec::new()), read);
+        let (certificate, key, authorities, revoked) = (certificate?, key?, authorities?, revoked?);
         let mut digest = Sha256::new();
-        for file in [&certificate, &key, &authorities] {
+        for file in [&certificate, &key, &authorities, &revoked] {
             digest.update((file.len() as u64).to_le_bytes());
             digest.update(file);
         }
         let digest = digest.finalize().into();
-        Ok(TlsFiles { certificate, key, authorities, digest })
+        Ok(TlsFiles { certificate, key, authorities, revoked, digest })
     }
 }
 
@@ -231,11 +236,28 @@ fn verifier(
         return Err(TlsError::NoCertificate(path.to_path_buf()));
     }
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    let verifier = match &plan.client_crl {
+        // Who has no list of an authority does not know what it has revoked, so such certificates are refused.
+        Some(path) => verifier.with_crls(revocation_lists(path, &files.revoked)?),
+        None => verifier,
+    };
     let verifier = match &plan.clients {
         ClientCertificates::Optional(_) => verifier.allow_unauthenticated(),
         ClientCertificates::Required(_) | ClientCertificates::Ignored => verifier,
     };
     verifier.build().map(Some).map_err(|error| failed(error.to_string()))
+}
+
+fn revocation_lists(
+    path: &Path,
+    bytes: &[u8],
+) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let read = CertificateRevocationListDer::pem_slice_iter(bytes).collect::<Result<Vec<_>, _>>();
+    let read = read.map_err(|error| TlsError::Pem { path: path.to_path_buf(), error: error.to_string() })?;
+    if read.is_empty() {
+        return Err(TlsError::NoRevocationList(path.to_path_buf()));
+    }
+    Ok(read)
 }
 
 fn certificates(path: &Path, bytes: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {

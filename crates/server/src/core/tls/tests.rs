@@ -23,6 +23,7 @@ fn plan(directory: &Path) -> TlsPlan {
         certificate: directory.join("a.pem"),
         key: directory.join("a.key"),
         clients: ClientCertificates::Ignored,
+        client_crl: None,
         minimum: TlsVersion::V1_2,
     }
 }

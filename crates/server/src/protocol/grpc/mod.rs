@@ -248,7 +248,9 @@ async fn answer(
         None => (BodyFormat::Json, Bytes::new()),
     };
     let _room = node.body_room(Caller::Known, body.len())?;
-    let answered = work_on(node, IncomingBatch { pipeline, form, id, body, asked, durability }).await?;
+    let listener = face.plan.name.clone();
+    let answered =
+        work_on(node, IncomingBatch { listener, pipeline, form, id, body, asked, durability }).await?;
     // A message is one piece.
     let answered = Bytes::from(answered.concat());
     let answers =

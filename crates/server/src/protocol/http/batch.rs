@@ -15,6 +15,7 @@ use utoipa::ToSchema;
 
 use super::QueryParams;
 use super::events::BatchParams;
+use super::guard::HTTP;
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, ProblemResponses};
 use crate::protocol::batch::{BatchOperation, IncomingBatch, work_on};
@@ -117,7 +118,11 @@ async fn answer(
     let form = input::form(node, &pipeline, headers, input::COLUMNS)?;
     let id = input::batch_id(headers)?;
     let durability = params.durability;
-    let answered = work_on(node, IncomingBatch { pipeline, form, id, body, asked, durability }).await?;
+    let answered = work_on(
+        node,
+        IncomingBatch { listener: HTTP.to_owned(), pipeline, form, id, body, asked, durability },
+    )
+    .await?;
     let media = match form {
         BodyFormat::Arrow => input::ARROW,
         BodyFormat::JsonArray => input::JSON,

@@ -12,8 +12,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
 use super::QueryParams;
+use super::guard::HTTP;
 use crate::api;
 use crate::core::blocking::blocking;
+use crate::core::decision_log;
 use crate::core::node::Node;
 use crate::core::preparation::{LookupMode, READ, SubmittedEvent};
 use crate::core::problem::{HttpFailure, INTERNAL, ProblemResponses};
@@ -93,7 +95,7 @@ pub(super) async fn decide(
     body: Bytes,
 ) -> Result<Json<api::DecisionJson>, HttpFailure> {
     let event = params.event(&node, &headers, body, SolutionUse::Open).await?;
-    let decisions = node.decide(vec![event.prepared]).await;
+    let decisions = node.decide_for(HTTP, vec![event.prepared]).await;
     DurabilityParam::hold(params.durability, &node, &decisions).await?;
     let decision = decisions.first().ok_or_else(|| INTERNAL.failure("the event was not decided"))?;
     let pass = event.pass.map(api::PassJson::from);
@@ -114,6 +116,7 @@ pub(crate) fn undecided(node: &Node, uri: &Uri, failure: &HttpFailure) -> Option
     let why = failure.problem().detail;
     node.metrics.undecided(&pipeline.name);
     let decision = node.engine.undecided(&pipeline, node.now(), &why);
+    decision_log::undecided(node.decision_log, HTTP, &decision, &why);
     Some(Json(api::DecisionJson { error: Some(why), ..(&decision).into() }).into_response())
 }
 
@@ -268,7 +271,7 @@ async fn decide_lines(
     let stage = RequestTrace::during(READ);
     let (prepared, read) = reading.await?;
     drop(stage);
-    let decisions = node.decide(prepared).await;
+    let decisions = node.decide_for(HTTP, prepared).await;
     DurabilityParam::hold(durability, node, &decisions).await?;
     let bad = read.iter().filter(|read| read.is_err()).count();
     node.metrics.bad_lines.inc_by(bad as u64);

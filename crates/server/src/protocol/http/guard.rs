@@ -42,7 +42,7 @@ use crate::protocol::http::site_challenge;
 /// The name in metrics for the route of a request that has none, or was refused before it was looked for.
 pub(crate) const OTHER: &str = "other";
 /// The name of the listener of HTTP in the log and metrics.
-const HTTP: &str = "http";
+pub(crate) const HTTP: &str = "http";
 /// The prefix of batches' paths, which have places of their own.
 const BATCHES: &str = "/v1/batch/";
 /// Cheap, and asked when the node is busy: they need no place.

@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use content::mail::message::Envelope;
-use judge::Verdict;
 use plan::{ListenerPlan, MailPlan};
 
-use super::score::{self, on_one_line};
+use super::score;
 use super::{EnvelopeVerdict, MessageOutcome};
+use crate::core::log_text::{named, on_one_line, rules};
 
-/// Most recipients and rules that a line names.
-const NAMED_MAX: usize = 10;
 /// Characters of a name that somebody else has chosen.
 const CHARS_MAX: usize = 200;
 
@@ -59,9 +57,7 @@ impl MailLogLine {
                 let verdict = &decision.verdict;
                 let (id, action, score) = (decision.id, verdict.action, verdict.score);
                 let reply = score::reply(plan, action).name();
-                let fired =
-                    verdict.reasons.iter().map(|reason| format!("{}({:.1})", reason.rule, reason.score));
-                let rules = named(verdict.reasons.len(), fired);
+                let rules = rules(verdict);
                 tracing::info!(
                     listener, queue_id, client, from, to, %id, %action, reply, score, rules, ms, "answered"
                 );
@@ -72,19 +68,4 @@ impl MailLogLine {
             }
         }
     }
-}
-
-/// The rules that fired, and what each has added.
-fn rules(verdict: &Verdict) -> String {
-    let fired = verdict.reasons.iter().map(|reason| format!("{}({:.1})", reason.rule, reason.score));
-    named(verdict.reasons.len(), fired)
-}
-
-/// The first of them, and how many more there are.
-fn named(count: usize, names: impl Iterator<Item = String>) -> String {
-    let mut text = names.take(NAMED_MAX).collect::<Vec<_>>().join(",");
-    if count > NAMED_MAX {
-        text += &format!(",+{}", count - NAMED_MAX);
-    }
-    text
 }

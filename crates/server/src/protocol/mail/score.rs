@@ -5,6 +5,8 @@ use event::Value;
 use judge::{Action, Band};
 use plan::{ListenerPlan, MailEnforcement, MailPlan, MailReply};
 
+use crate::core::log_text::on_one_line;
+
 /// Score and threshold as they are printed. Clients compare the two themselves, so they always agree with what was
 /// decided: a score that rounding would lift to the threshold stays below it, and where an effect of a rule decided
 /// and not the score, the score is moved to where its action begins.
@@ -66,16 +68,6 @@ fn option(name: &str, value: &Value) -> String {
         other => other.to_string(),
     };
     on_one_line(&format!("{name}={text}"), OPTION_CHARS_MAX)
-}
-
-/// A text from outside on one line: control characters become spaces, and what is too long is cut.
-pub(crate) fn on_one_line(text: &str, chars_max: usize) -> String {
-    let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
-    let mut line: String = text.chars().take(chars_max).map(plain).collect();
-    if text.chars().nth(chars_max).is_some() {
-        line.push('…');
-    }
-    line
 }
 
 /// Returns what the mail server is asked to do for an action, by the listener's settings.

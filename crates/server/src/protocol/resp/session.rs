@@ -30,6 +30,7 @@ use super::{event, info};
 use crate::api;
 use crate::core::blocking::blocking;
 use crate::core::deadline::Late;
+use crate::core::decision_log;
 use crate::core::listener_context::DecisionFailure;
 use crate::core::preparation::{LookupMode, SubmittedEvent};
 use crate::core::problem::HttpFailure;
@@ -456,7 +457,8 @@ impl<'f> RespSession<'f> {
         let pipelines: Vec<Arc<Pipeline>> = events.iter().map(|event| Arc::clone(event.pipeline())).collect();
         let trace = self.trace.take();
         let node = Arc::clone(&self.listener.node);
-        let deciding = self.at_work(|_| async move { node.decide(events).await });
+        let listener = self.listener.plan.name.clone();
+        let deciding = self.at_work(|_| async move { node.decide_for(&listener, events).await });
         let decided = match &trace {
             None => deciding.await,
             Some(trace) => RequestTrace::bound(Some(Arc::clone(trace)), Box::pin(deciding)).await,
@@ -478,6 +480,7 @@ impl<'f> RespSession<'f> {
                 for (pipeline, warnings) in pipelines.into_iter().zip(warnings) {
                     node.metrics.undecided(&pipeline.name);
                     let decision = node.engine.undecided(&pipeline, node.now(), &why);
+                    decision_log::undecided(node.decision_log, &self.listener.plan.name, &decision, &why);
                     let error = Some(why.clone());
                     self.respond(Ok(api::DecisionJson { error, warnings, ..(&decision).into() }));
                 }

@@ -9,8 +9,9 @@ use plan::{ListenerPlan, MailPlan, MailReply};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::core::log_text::on_one_line;
 use crate::protocol::mail::answer::{IdFieldAction, MailAnswer};
-use crate::protocol::mail::score::{self, PrintedScore, on_one_line};
+use crate::protocol::mail::score::{self, PrintedScore};
 use crate::protocol::mail::subject::SUBJECT_BYTES_MAX;
 
 /// Rspamd's actions, from the mildest to the severest.

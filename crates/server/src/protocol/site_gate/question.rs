@@ -131,7 +131,7 @@ impl GateQuestion<'_> {
         let target = VisitedTarget { method, authority: self.authority, path, query };
         visitor_identity::add(node, plan, pipeline, target, self.headers, &mut event).await;
         let prepared = node.prepare(pipeline, event, node.now(), LookupMode::Configured).await?;
-        let decisions = node.decide(vec![prepared]).await;
+        let decisions = node.decide_for(&self.forward.name, vec![prepared]).await;
         let decision = decisions.into_iter().next();
         Ok(Some(decision.ok_or_else(|| INTERNAL.failure("the request was not decided"))?))
     }

@@ -6,10 +6,11 @@ use engine::Decision;
 use engine::feedback::ID_FIELD;
 use plan::{ListenerPlan, MailPlan, MailReply};
 
+use crate::core::log_text::on_one_line;
 use crate::protocol::mail::answer::{IdFieldAction, TOLLHOUSE};
 use crate::protocol::mail::command::RequestLine;
 use crate::protocol::mail::header;
-use crate::protocol::mail::score::{self, FiredSymbol, PrintedScore, on_one_line};
+use crate::protocol::mail::score::{self, FiredSymbol, PrintedScore};
 use crate::protocol::mail::subject;
 
 /// Fields that are put in begin so, and such fields of others are taken out; with a colon the whole name.

@@ -238,7 +238,7 @@ fn enforce(
     if options.once {
         let changes = enforcer.read(true)?;
         enforcer.fill(&changes).map_err(CommandError::new)?;
-        say(format_args!("{} addresses and networks are banned", enforcer.mirror.shown().len()));
+        say(banned(enforcer.mirror.shown().len()));
         return Ok(Exit::Fine);
     }
     enforcer.follow(name)
@@ -324,7 +324,7 @@ impl<T: EnforcementTarget> Enforcer<'_, T> {
                         self.is_behind = false;
                     }
                     if failed.take().is_some() || is_first {
-                        say(format_args!("{} addresses and networks are banned", self.mirror.shown().len()));
+                        say(banned(self.mirror.shown().len()));
                     }
                 }
                 Err((is_of_server, why)) => {
@@ -356,6 +356,14 @@ fn words(error: &CommandError) -> String {
     match error {
         CommandError::ClosedPipe => String::new(),
         CommandError::Because { message, .. } => message.clone(),
+    }
+}
+
+/// Returns how many are banned, for people.
+fn banned(count: usize) -> String {
+    match count {
+        1 => "1 address or network is banned".to_owned(),
+        count => format!("{count} addresses and networks are banned"),
     }
 }
 
