@@ -59,11 +59,11 @@ pub struct NodePlan {
 /// A choice of decisions that the log has a line of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecisionLogMode {
-    /// None.
+    /// No decision.
     Off,
-    /// Those whose action is another than `accept`.
+    /// The decisions whose action is another than `accept`.
     Acted,
-    /// All.
+    /// Every decision.
     All,
 }
 

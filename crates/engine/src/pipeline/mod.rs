@@ -491,7 +491,7 @@ fn tell(watcher: &dyn StageWatcher, observed: &ObservedBatch, decisions: &[Decis
     }
 }
 
-/// Nobody, where nobody watches.
+/// A watcher that does nothing.
 pub(crate) struct NoWatcher;
 
 impl StageWatcher for NoWatcher {

@@ -23,7 +23,7 @@ const ADDRESS: [&str; 2] = ["client.ip", "ip"];
 const FROM: [&str; 5] = ["mail.sender", "sender", "client.user", "user", "visitor"];
 const TO: [&str; 6] = ["mail.recipients", "recipient", "correspondent", "http.path", "object", "page"];
 
-/// Somebody who watches decisions being made: the trace of their request, and the log.
+/// A watcher of decisions that are made: the trace of their request, and the log.
 pub(crate) struct DecisionWatcher<'a> {
     trace: Option<Arc<RequestTrace>>,
     log: Option<DecisionLog<'a>>,
