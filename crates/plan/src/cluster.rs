@@ -76,7 +76,7 @@ impl ClusterPlan {
                 continue;
             }
             let port = node.rsplit_once(':').and_then(|(host, port)| {
-                (!host.is_empty() && !host.contains('/')).then(|| port.parse::<u16>().ok())?
+                (!host.is_empty() && !host.contains(['/', '+'])).then(|| port.parse::<u16>().ok())?
             });
             if port.is_none_or(|port| port == 0) {
                 let help = "write a host and a port, such as `10.0.0.1:6379` or `[fd00::1]:6379`, or a service as `dnssrv+_redis._tcp.example.org`".to_owned();

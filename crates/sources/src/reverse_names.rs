@@ -93,7 +93,7 @@ impl DnsNames {
 impl ReverseNames for DnsNames {
     fn name(&self, ip: IpAddr) -> Option<String> {
         let failures = self.failures.load(Ordering::Relaxed);
-        if failures >= FAILURES_MAX && failures % ASK_AGAIN != 0 {
+        if failures >= FAILURES_MAX && !failures.is_multiple_of(ASK_AGAIN) {
             self.failures.store(failures.wrapping_add(1), Ordering::Relaxed);
             return None;
         }
