@@ -292,11 +292,9 @@ pub(crate) fn compile(
             problems.add(view.origin("authority"), message, Some(help));
         }
         let template = view.str("template");
-        if let Some(template) = template {
-            if let Err(why) = NotificationTemplate::parse(template) {
-                let names = NotificationTemplate::NAMES.map(|name| format!("{{{name}}}")).join(", ");
-                problems.add(view.origin("template"), why, Some(format!("expected {names}")));
-            }
+        if let Some(Err(why)) = template.map(NotificationTemplate::parse) {
+            let names = NotificationTemplate::NAMES.map(|name| format!("{{{name}}}")).join(", ");
+            problems.add(view.origin("template"), why, Some(format!("expected {names}")));
         }
         let zone_name = view.str("zone").unwrap_or("UTC");
         let known = zone(zone_name).or_else(|| (zone_name == "UTC").then_some(TimeZone::UTC));

@@ -31,11 +31,11 @@ pub(super) fn slack(text: &str) -> String {
             ']' => escaped.push_str("]\u{2060}"),
             '@' => {
                 escaped.push('@');
-                let behind = text[at + 1..].as_bytes();
+                let behind = &text.as_bytes()[at + 1..];
                 let is_call = |word: &&str| {
                     behind.get(..word.len()).is_some_and(|own| own.eq_ignore_ascii_case(word.as_bytes()))
                 };
-                if CALLS.iter().any(|word| is_call(&word)) {
+                if CALLS.iter().any(is_call) {
                     escaped.push('\u{2060}');
                 }
             }
