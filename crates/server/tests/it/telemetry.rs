@@ -83,6 +83,9 @@ impl Message {
     }
 }
 
+/// A request that a collector got: its path, its head, and its body.
+type CollectorCall = (String, String, Vec<u8>);
+
 fn take<'a>(bytes: &mut &'a [u8], count: usize) -> &'a [u8] {
     let (taken, rest) = bytes.split_at(count);
     *bytes = rest;
@@ -102,7 +105,7 @@ fn varint(bytes: &mut &[u8]) -> u64 {
 }
 
 /// A collector: its URL, and the requests that it gets, by path.
-fn collector() -> (String, Receiver<(String, String, Vec<u8>)>) {
+fn collector() -> (String, Receiver<CollectorCall>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let (sender, receiver) = channel();
@@ -142,7 +145,7 @@ fn collector() -> (String, Receiver<(String, String, Vec<u8>)>) {
 
 /// A collector that takes OTLP over gRPC, and answers with this status: its URL, the calls that it gets as those over HTTP are,
 /// and the number of connections to it.
-fn grpc_collector(status: &'static str) -> (String, Receiver<(String, String, Vec<u8>)>, Arc<AtomicUsize>) {
+fn grpc_collector(status: &'static str) -> (String, Receiver<CollectorCall>, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -291,7 +294,7 @@ fn a_collector_that_is_not_there_costs_no_request() {
 type TracedWork = (String, BTreeMap<String, String>, Vec<String>);
 
 /// Collects spans until there are so many roots of these names, and returns each with its stages.
-fn roots(got: &Receiver<(String, String, Vec<u8>)>, names: &[&str]) -> BTreeMap<String, TracedWork> {
+fn roots(got: &Receiver<CollectorCall>, names: &[&str]) -> BTreeMap<String, TracedWork> {
     let mut all: Vec<Message> = Vec::new();
     let root_of = |all: &[Message], name: &str| {
         all.iter().find(|span| span.number(6) == 2 && span.text(5) == name).cloned()
