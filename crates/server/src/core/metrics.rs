@@ -12,6 +12,7 @@ use prometheus_client::encoding::{
 };
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::exemplar::HistogramWithExemplars;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
@@ -20,6 +21,7 @@ use prometheus_client::registry::Registry;
 use stats::LedgerMetric;
 
 use crate::core::clock::Clock;
+use crate::core::telemetry::RequestTrace;
 
 /// The media type of [`Metrics::page`].
 pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -94,6 +96,15 @@ struct StateLabel {
     state: &'static str,
 }
 
+/// The trace of a request that a bucket of a histogram shows as an example.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct TraceLabel {
+    trace_id: String,
+}
+
+/// A histogram of times, with an example of a traced request in each bucket.
+type TimeHistogram = HistogramWithExemplars<TraceLabel>;
+
 /// The kind of fault of a node.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ConditionLabel {
@@ -104,7 +115,7 @@ struct ConditionLabel {
 #[derive(Debug)]
 pub(crate) struct ServerMetrics {
     registry: Registry,
-    requests: Family<RequestLabel, Histogram>,
+    requests: Family<RequestLabel, TimeHistogram>,
     /// Requests that were refused because too many were at work.
     pub(crate) refused: Counter,
     /// Events that were answered by `on_error` of their pipeline, undecided.
@@ -132,7 +143,7 @@ pub(crate) struct ServerMetrics {
 #[derive(Debug)]
 struct ListenerMetrics {
     connections: Family<ListenerLabel, Gauge>,
-    decisions: Family<AnswerLabel, Histogram>,
+    decisions: Family<AnswerLabel, TimeHistogram>,
     failures: Family<ListenerFailureLabel, Counter>,
     commands: Family<ListenerLabel, Counter>,
     batches: Family<ListenerLabel, Histogram>,
@@ -148,9 +159,8 @@ impl ServerMetrics {
         }));
         let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("tollhouse_build", "The program", version);
-        let requests = Family::new_with_constructor((|| Histogram::new(SECONDS)) as fn() -> Histogram);
         let metrics = ServerMetrics {
-            requests,
+            requests: Family::new_with_constructor(times as fn() -> TimeHistogram),
             refused: Counter::default(),
             undecided: Family::default(),
             forward_undecided: Counter::default(),
@@ -163,7 +173,7 @@ impl ServerMetrics {
             refused_tokens: Family::default(),
             listeners: ListenerMetrics {
                 connections: Family::default(),
-                decisions: Family::new_with_constructor((|| Histogram::new(SECONDS)) as fn() -> Histogram),
+                decisions: Family::new_with_constructor(times as fn() -> TimeHistogram),
                 failures: Family::default(),
                 commands: Family::default(),
                 batches: Family::new_with_constructor((|| Histogram::new(SECONDS)) as fn() -> Histogram),
@@ -248,10 +258,16 @@ impl ServerMetrics {
         self.listeners.batches.get_or_create_owned(&ListenerLabel { listener: listener.to_owned() })
     }
 
-    /// Counts what a listener answered about a message.
-    pub(crate) fn listener_answered(&self, listener: &str, answer: &'static str, took: Duration) {
+    /// Counts what a listener answered about a message, which may be traced.
+    pub(crate) fn listener_answered(
+        &self,
+        listener: &str,
+        answer: &'static str,
+        took: Duration,
+        trace: Option<&RequestTrace>,
+    ) {
         let label = AnswerLabel { listener: listener.to_owned(), answer };
-        self.listeners.decisions.get_or_create(&label).observe(took.as_secs_f64());
+        self.listeners.decisions.get_or_create(&label).observe(took.as_secs_f64(), example(trace), None);
     }
 
     /// Counts a wrong token or password.
@@ -279,10 +295,10 @@ impl ServerMetrics {
             .inc();
     }
 
-    /// Counts an answered request.
-    pub(crate) fn answered(&self, route: &str, status: u16, took: Duration) {
+    /// Counts an answered request, which may be traced.
+    pub(crate) fn answered(&self, route: &str, status: u16, took: Duration, trace: Option<&RequestTrace>) {
         let label = RequestLabel { route: route.to_owned(), status };
-        self.requests.get_or_create(&label).observe(took.as_secs_f64());
+        self.requests.get_or_create(&label).observe(took.as_secs_f64(), example(trace), None);
     }
 
     /// Everything, as OpenMetrics text.
@@ -291,6 +307,14 @@ impl ServerMetrics {
         text::encode(&mut page, &self.registry)?;
         Ok(page)
     }
+}
+
+fn times() -> TimeHistogram {
+    HistogramWithExemplars::new(SECONDS.into_iter())
+}
+
+fn example(trace: Option<&RequestTrace>) -> Option<TraceLabel> {
+    trace.map(|trace| TraceLabel { trace_id: trace.id_text() })
 }
 
 fn encode(encoder: &mut MetricEncoder<'_>, figure: &LedgerMetric) -> fmt::Result {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Response};
+use data_encoding::HEXLOWER;
 use futures_util::future::ready;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -242,7 +243,7 @@ fn a_collector_gets_spans_of_what_callers_trace_and_metrics() {
             other => panic!("{other}"),
         }
     }
-    let bytes = |hex: &str| data_encoding::HEXLOWER.decode(hex.as_bytes()).unwrap();
+    let bytes = |hex: &str| HEXLOWER.decode(hex.as_bytes()).unwrap();
     assert!(traces.iter().all(|span| span.bytes(1)[0] == bytes(trace)), "others are not sampled");
     let root = traces.iter().find(|span| span.number(6) == 2).unwrap();
     assert_eq!((root.bytes(4)[0].clone(), root.text(5)), (bytes(span), "POST /v1/decide".to_owned()));
@@ -406,7 +407,7 @@ fn work_on_every_listener_is_traced() {
 fn traces_of_strangers_do_not_count() {
     let (known, other) = ("4bf92f3577b34da6a3ce929d0e0e4736", "4bf92f3577b34da6a3ce929d0e0e4737");
     let field = |trace: &str| format!("Traceparent: 00-{trace}-00f067aa0ba902b7-01");
-    let bytes = |hex: &str| data_encoding::HEXLOWER.decode(hex.as_bytes()).unwrap();
+    let bytes = |hex: &str| HEXLOWER.decode(hex.as_bytes()).unwrap();
     let token = "Authorization: Bearer a-token-of-some-length";
     let check = |trusted: &str, sample: &str, of_strangers: bool| {
         let (url, got) = collector();
@@ -491,6 +492,16 @@ fn a_collector_takes_both_over_grpc() {
     let of_scope = metrics[0].messages(1)[0].messages(2)[0].messages(2);
     assert!(of_scope.iter().any(|metric| metric.text(1) == "tollhouse_ledger_keys"));
     assert_eq!(connections.load(Ordering::Relaxed), 1, "one connection is kept");
+    // The histograms show a trace that the collector got.
+    let page = server.get("/metrics").body;
+    let requests = page.lines().filter(|line| line.starts_with("tollhouse_http_request_seconds_bucket"));
+    let example = requests.filter_map(|line| line.split_once(" # {trace_id=\"")).next().unwrap().1;
+    let id = example.split('"').next().unwrap();
+    let has_told = |spans: &[Message]| spans.iter().any(|span| HEXLOWER.encode(&span.bytes(1)[0]) == id);
+    while !has_told(&traces.concat()) {
+        let (path, _, body) = got.recv_timeout(Duration::from_secs(60)).unwrap();
+        traces.extend((path == "/v1/traces").then(|| spans(&body)));
+    }
     server.stop();
 }
 

@@ -121,6 +121,11 @@ impl RequestTrace {
         CURRENT.try_with(Arc::clone).ok()
     }
 
+    /// Returns the trace's id, as collectors show it.
+    pub(crate) fn id_text(&self) -> String {
+        format!("{:032x}", self.trace)
+    }
+
     /// Does the work of a request, as that of a trace if it has one.
     pub(crate) async fn bound<T>(trace: Option<Arc<RequestTrace>>, work: impl Future<Output = T>) -> T {
         match trace {

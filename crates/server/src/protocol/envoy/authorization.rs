@@ -57,7 +57,7 @@ impl Authorization for AuthorizationService {
         let trace = face.node.begin_trace(started, Some(request.metadata().as_ref()), false, self.peer);
         let work = check(face, self.peer, request.into_inner());
         let answered = RequestTrace::bound(trace.clone(), work).await;
-        if let Some(trace) = trace {
+        if let Some(trace) = &trace {
             let code = answered.as_ref().err().map_or(0, |status| status.code() as i32);
             trace.finish_rpc(super::NAMES[2], "Check", &face.plan.name, code);
         }
@@ -68,7 +68,7 @@ impl Authorization for AuthorizationService {
                 super::response::reason(status)
             }
         };
-        face.node.metrics.listener_answered(&face.plan.name, word, started.elapsed());
+        face.node.metrics.listener_answered(&face.plan.name, word, started.elapsed(), trace.as_deref());
         answered.map(tonic::Response::new)
     }
 }

@@ -89,7 +89,7 @@ impl RateLimitService for EnvoyService {
         let trace = face.node.begin_trace(started, Some(request.metadata().as_ref()), false, *peer);
         let work = should_rate_limit(face, *caller, request.into_inner());
         let answered = RequestTrace::bound(trace.clone(), work).await;
-        if let Some(trace) = trace {
+        if let Some(trace) = &trace {
             let code = answered.as_ref().err().map_or(0, |status| status.code() as i32);
             trace.finish_rpc(NAMES[0], "ShouldRateLimit", &face.plan.name, code);
         }
@@ -101,7 +101,7 @@ impl RateLimitService for EnvoyService {
                 reason
             }
         };
-        face.node.metrics.listener_answered(&face.plan.name, word, started.elapsed());
+        face.node.metrics.listener_answered(&face.plan.name, word, started.elapsed(), trace.as_deref());
         answered.map(Response::new)
     }
 }

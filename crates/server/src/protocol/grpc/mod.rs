@@ -221,12 +221,12 @@ impl BatchStreamTask {
                 Err(Status::deadline_exceeded(told))
             }
         };
-        if let Some(trace) = trace {
+        if let Some(trace) = &trace {
             let code = answered.as_ref().err().map_or(0, |status| status.code() as i32);
             trace.finish_rpc(NAMES[0], self.asked.name(), &face.plan.name, code);
         }
         let word = if answered.is_ok() { "answered" } else { "refused" };
-        face.node.metrics.listener_answered(&face.plan.name, word, started.elapsed());
+        face.node.metrics.listener_answered(&face.plan.name, word, started.elapsed(), trace.as_deref());
         answered
     }
 }

@@ -140,7 +140,7 @@ async fn connection(
     let service = service_fn(move |mut request: Request<Incoming>| {
         drop(fresh.take());
         if let Some(fault) = found.get() {
-            node.metrics.answered(OTHER, StatusCode::BAD_REQUEST.as_u16(), Duration::ZERO);
+            node.metrics.answered(OTHER, StatusCode::BAD_REQUEST.as_u16(), Duration::ZERO, None);
             return Either::Left(async move { Ok(misframed(fault)) });
         }
         request.extensions_mut().insert(peer);

@@ -66,7 +66,7 @@ pub(crate) async fn guard(State(node): State<Arc<Node>>, request: Request, next:
         undecided.unwrap_or_else(|| failure.into_response())
     });
     let took = started.elapsed();
-    node.metrics.answered(route, response.status().as_u16(), took);
+    node.metrics.answered(route, response.status().as_u16(), took, trace.as_deref());
     if let Some(trace) = trace {
         trace.finish_http(method.as_str(), route, response.status().as_u16());
     }

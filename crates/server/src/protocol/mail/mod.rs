@@ -204,7 +204,8 @@ impl MailListener {
             Ok(decision) => MessageOutcome::Decided(Box::new(decision)),
             Err(trouble) => self.undecided(trouble),
         };
-        self.node.metrics.listener_answered(&self.plan.name, outcome.name(), started.elapsed());
+        let (metrics, trace) = (&self.node.metrics, RequestTrace::current());
+        metrics.listener_answered(&self.plan.name, outcome.name(), started.elapsed(), trace.as_deref());
         line.write(&self.plan, &outcome, started.elapsed());
         outcome
     }
@@ -245,7 +246,7 @@ impl MailListener {
             Ok(consulted) => (consulted.verdict.action.name(), None),
             Err(trouble) => ("dropped", Some(trouble.name())),
         };
-        self.node.metrics.listener_answered(&self.plan.name, answer, started.elapsed());
+        self.node.metrics.listener_answered(&self.plan.name, answer, started.elapsed(), trace.as_deref());
         if let Some(trace) = trace {
             trace.finish_listener("envelope", &self.plan.name, answer, trouble.is_some());
         }
