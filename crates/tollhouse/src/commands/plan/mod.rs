@@ -4,91 +4,148 @@ mod sizing;
 
 use event::Span;
 
-use self::sizing::{ClusterDemand, ClusterSizing, KEY_BYTES};
+use self::sizing::{ClusterDemand, ClusterSizing, EngineSizing, PublishedSystem};
 use crate::console::Output;
 use crate::exit::{CommandError, Exit};
 use crate::options::JsonOption;
 
 /// Compute the size of a cluster for statistics
 ///
-/// Reckons with bytes and CPU time as they were measured, see `docs/operating/cluster.md`. Measure your own keys and say so with
-/// `--bytes-per-key` where it matters.
+/// Reckons with bytes and CPU time as they were measured, see `docs/operating/cluster.md#sizing`, side by side for servers with
+/// the module, for servers with scripts, and for an engine on disk such as Kvrocks, whose figures are estimates. Measure your own
+/// keys and say so with `--bytes-per-key` where it matters.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse plan --keys-per-day 50000000 --updates-per-second 2000 --keep 14d
-  tollhouse plan --keys-per-day 13000000000 --updates-per-second 220000 --keep 1d --json")]
+  tollhouse plan --keys-per-day 13000000000 --updates-per-second 220000 --keep 1d --json
+  tollhouse plan --system mail-counters    A system whose figures were published")]
 pub(crate) struct PlanArgs {
+    /// A system whose figures were published, instead of your own
+    #[arg(long, value_name = "SYSTEM")]
+    system: Option<PublishedSystem>,
     /// Different keys a day
-    #[arg(long, value_name = "KEYS")]
-    keys_per_day: u64,
+    #[arg(long, value_name = "KEYS", required_unless_present = "system")]
+    keys_per_day: Option<u64>,
     /// Additions a second
-    #[arg(long, value_name = "UPDATES")]
-    updates_per_second: u64,
+    #[arg(long, value_name = "UPDATES", required_unless_present = "system")]
+    updates_per_second: Option<u64>,
     /// Time for which a key is kept after its last event, such as `14d`
-    #[arg(long, value_name = "SPAN", value_parser = crate::options::span)]
-    keep: Span,
-    /// Copies of each key, the master's included
-    #[arg(long, value_name = "COPIES", default_value_t = 2)]
-    replication: u64,
-    /// Bytes of a key
-    #[arg(long, value_name = "BYTES", default_value_t = KEY_BYTES)]
-    bytes_per_key: u64,
+    #[arg(long, value_name = "SPAN", value_parser = crate::options::span, required_unless_present = "system")]
+    keep: Option<Span>,
+    /// Copies of each key, the master's included [default: 2]
+    #[arg(long, value_name = "COPIES")]
+    replication: Option<u64>,
+    /// Bytes of a key, instead of 67 with the module, 225 with scripts, 100 on disk
+    #[arg(long, value_name = "BYTES")]
+    bytes_per_key: Option<u64>,
     /// Memory of a server, in GiB
     #[arg(long, value_name = "GIB", default_value_t = 64)]
     server_gib: u64,
-    /// Share of additions to known keys that nodes sum up, 0 to 1
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
-    summed: f64,
-    /// Share of readings of known keys that miss the nodes' caches, 0 to 1
-    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
-    missed: f64,
+    /// Disk of a server whose engine is on disk, in GiB
+    #[arg(long, value_name = "GIB", default_value_t = 2048)]
+    disk_gib: u64,
+    /// Share of additions to known keys that nodes sum up, 0 to 1 [default: 0]
+    #[arg(long, value_name = "SHARE")]
+    summed: Option<f64>,
+    /// Share of readings of known keys that miss the nodes' caches, 0 to 1 [default: 1]
+    #[arg(long, value_name = "SHARE")]
+    missed: Option<f64>,
+    /// Keys of an event [default: 12]
+    #[arg(long, value_name = "KEYS")]
+    keys_per_event: Option<u64>,
+    /// Cores of a node
+    #[arg(long, value_name = "CORES", default_value_t = 8)]
+    node_cores: u64,
+    /// Bytes of a decision in the journal
+    #[arg(long, value_name = "BYTES", default_value_t = 210)]
+    decision_bytes: u64,
+    /// Time for which decisions are kept
+    #[arg(long, value_name = "SPAN", value_parser = crate::options::span, default_value = "7d")]
+    journal_keep: Span,
     #[command(flatten)]
     json: JsonOption,
 }
 
+impl PlanArgs {
+    fn demand(&self) -> ClusterDemand {
+        let of = self.system.map_or_else(ClusterDemand::default, PublishedSystem::demand);
+        ClusterDemand {
+            keys_per_day: self.keys_per_day.unwrap_or(of.keys_per_day),
+            updates_per_second: self.updates_per_second.unwrap_or(of.updates_per_second),
+            keep: self.keep.unwrap_or(of.keep),
+            replication: self.replication.unwrap_or(of.replication),
+            bytes_per_key: self.bytes_per_key,
+            server_bytes: self.server_gib.saturating_mul(1 << 30),
+            disk_bytes: self.disk_gib.saturating_mul(1 << 30),
+            summed: self.summed.unwrap_or(of.summed),
+            missed: self.missed.unwrap_or(of.missed),
+            keys_per_event: self.keys_per_event.unwrap_or(of.keys_per_event),
+            node_cores: self.node_cores,
+            decision_bytes: self.decision_bytes,
+            journal_keep: self.journal_keep,
+        }
+    }
+}
+
 pub(crate) fn run(args: PlanArgs) -> Result<Exit, CommandError> {
-    let demand = ClusterDemand {
-        keys_per_day: args.keys_per_day,
-        updates_per_second: args.updates_per_second,
-        keep: args.keep,
-        replication: args.replication,
-        bytes_per_key: args.bytes_per_key,
-        server_bytes: args.server_gib.saturating_mul(1 << 30),
-        summed: args.summed,
-        missed: args.missed,
-    };
+    let demand = args.demand();
     let sizing = demand.sizing();
     let mut out = Output::new(args.json.json);
     if out.is_json() {
         out.json(&sizing)?;
     } else {
-        let ClusterSizing {
-            keys,
-            bytes,
-            bytes_of_all,
-            made_per_second,
-            changed_per_second,
-            read_per_second,
-            cores,
-            masters_by_memory,
-            masters_by_time,
-            masters,
-            servers,
-        } = sizing;
-        let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
-        out.line(format_args!("keys at a time        {keys}"))?;
-        out.line(format_args!("memory of one copy    {:.1} GiB", gib(bytes)))?;
-        out.line(format_args!("memory of all copies  {:.1} GiB", gib(bytes_of_all)))?;
-        out.line(format_args!("keys made             {made_per_second} a second"))?;
-        out.line(format_args!("keys changed          {changed_per_second} a second"))?;
-        out.line(format_args!("keys read             {read_per_second} a second"))?;
-        out.line(format_args!("busy cores            {cores:.1}"))?;
-        out.line(format_args!(
-            "masters               {masters} (memory asks for {masters_by_memory}, time for {masters_by_time})"
-        ))?;
-        out.line(format_args!("servers               {servers}"))?;
+        write(&mut out, &demand, &sizing)?;
     }
     out.flush()?;
     Ok(Exit::Fine)
+}
+
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / (1u64 << 30) as f64
+}
+
+fn write(out: &mut Output, demand: &ClusterDemand, sizing: &ClusterSizing) -> Result<(), CommandError> {
+    let ClusterDemand { keys_per_day, updates_per_second, keep, replication, .. } = *demand;
+    let ClusterSizing { keys, made_per_second, changed_per_second, read_per_second, .. } = *sizing;
+    let events = sizing.events_per_second;
+    out.line(format_args!(
+        "keys at a time  {keys} = {keys_per_day} a day, kept {keep} and the day they come"
+    ))?;
+    out.line(format_args!(
+        "keys a second   {made_per_second} made, {changed_per_second} changed, {read_per_second} read"
+    ))?;
+    out.line(format_args!(
+        "events          {events:.0} a second = {updates_per_second} updates / {} keys of an event",
+        demand.keys_per_event
+    ))?;
+    out.line(format_args!(
+        "journal         {:.1} GiB = {events:.0} a second x {} bytes, kept {}",
+        gib(sizing.journal_bytes),
+        demand.decision_bytes,
+        demand.journal_keep
+    ))?;
+    out.line(format_args!(
+        "network         {:.1} MiB a second = ({changed_per_second} changes x {replication} copies + {read_per_second} reads) x 48 bytes (an estimate)",
+        sizing.network_bytes_per_second as f64 / (1 << 20) as f64
+    ))?;
+    out.line(format_args!(""))?;
+    out.line(format_args!("{:24}{:>14}{:>14}{:>14}", "", "module", "scripts", "disk (estimate)"))?;
+    let figures: [(&str, &dyn Fn(&EngineSizing) -> String); 9] = [
+        ("bytes a key", &|of| format!("{:.0}", of.key_bytes)),
+        ("GiB of one copy", &|of| format!("{:.1}", gib(of.bytes))),
+        ("GiB of all copies", &|of| format!("{:.1}", gib(of.bytes_of_all))),
+        ("busy cores of masters", &|of| format!("{:.1}", of.cores)),
+        ("masters for the room", &|of| of.masters_by_room.to_string()),
+        ("masters for the time", &|of| of.masters_by_time.to_string()),
+        ("masters for the reads", &|of| of.masters_by_reads.to_string()),
+        ("servers", &|of| format!("{} = {} x {replication}", of.servers, of.masters)),
+        ("nodes", &|of| format!("{} ({:.1} cores)", of.nodes, of.node_cores)),
+    ];
+    for (name, figure) in figures {
+        let [module, scripts, disk] =
+            [0, 1, 2].map(|at| sizing.engines.get(at).map(figure).unwrap_or_default());
+        out.line(format_args!("{name:24}{module:>14}{scripts:>14}{disk:>14}"))?;
+    }
+    Ok(())
 }
