@@ -130,7 +130,7 @@ fn write(out: &mut Output, demand: &ClusterDemand, sizing: &ClusterSizing) -> Re
         sizing.network_bytes_per_second as f64 / (1 << 20) as f64
     ))?;
     out.line(format_args!(""))?;
-    out.line(format_args!("{:24}{:>14}{:>14}{:>14}", "", "module", "scripts", "disk (estimate)"))?;
+    out.line(format_args!("{:24}{:>18}{:>18}{:>18}", "", "module", "scripts", "disk (estimate)"))?;
     let figures: [(&str, &dyn Fn(&EngineSizing) -> String); 9] = [
         ("bytes a key", &|of| format!("{:.0}", of.key_bytes)),
         ("GiB of one copy", &|of| format!("{:.1}", gib(of.bytes))),
@@ -145,7 +145,7 @@ fn write(out: &mut Output, demand: &ClusterDemand, sizing: &ClusterSizing) -> Re
     for (name, figure) in figures {
         let [module, scripts, disk] =
             [0, 1, 2].map(|at| sizing.engines.get(at).map(figure).unwrap_or_default());
-        out.line(format_args!("{name:24}{module:>14}{scripts:>14}{disk:>14}"))?;
+        out.line(format_args!("{name:24}{module:>18}{scripts:>18}{disk:>18}"))?;
     }
     Ok(())
 }
