@@ -823,8 +823,9 @@ fn an_event_is_checked_and_taught() {
         check_page(&send(&[UPLOAD], nothing), 400, &["There was nothing in the form"]);
         let forged: &[(&str, &[u8])] = &[("secret", b"x"), ("pipeline", b"mail"), ("text", b"a")];
         assert_eq!(send(&[UPLOAD], forged).status, 403);
-        assert_eq!(send(&[UPLOAD, "Origin: http://evil.example"], check).status, 403);
-        assert_eq!(send(&[FORM], check).status, 415);
+        // Small ones: who refuses what is not read may close before all of it was sent.
+        assert_eq!(send(&[UPLOAD, "Origin: http://evil.example"], line).status, 403);
+        assert_eq!(send(&[FORM], line).status, 415);
         assert_eq!(server.ask("POST", "/console/learners/check", &[UPLOAD], b"--xyz").status, 400);
         let elsewhere: &[(&str, &[u8])] = &[("secret", own), ("pipeline", b"none"), ("text", b"a")];
         assert_eq!(send(&[UPLOAD], elsewhere).status, 400);
