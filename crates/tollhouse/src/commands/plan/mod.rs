@@ -9,6 +9,9 @@ use crate::console::Output;
 use crate::exit::{CommandError, Exit};
 use crate::options::JsonOption;
 
+/// A figure of an engine as it is printed.
+type FigureText = fn(&EngineSizing) -> String;
+
 /// Compute the size of a cluster for statistics
 ///
 /// Reckons with bytes and CPU time as they were measured, see `docs/operating/cluster.md#sizing`, side by side for servers with
@@ -131,16 +134,17 @@ fn write(out: &mut Output, demand: &ClusterDemand, sizing: &ClusterSizing) -> Re
     ))?;
     out.line(format_args!(""))?;
     out.line(format_args!("{:24}{:>18}{:>18}{:>18}", "", "module", "scripts", "disk (estimate)"))?;
-    let figures: [(&str, &dyn Fn(&EngineSizing) -> String); 9] = [
-        ("bytes a key", &|of| format!("{:.0}", of.key_bytes)),
-        ("GiB of one copy", &|of| format!("{:.1}", gib(of.bytes))),
-        ("GiB of all copies", &|of| format!("{:.1}", gib(of.bytes_of_all))),
-        ("busy cores of masters", &|of| format!("{:.1}", of.cores)),
-        ("masters for the room", &|of| of.masters_by_room.to_string()),
-        ("masters for the time", &|of| of.masters_by_time.to_string()),
-        ("masters for the reads", &|of| of.masters_by_reads.to_string()),
-        ("servers", &|of| format!("{} = {} x {replication}", of.servers, of.masters)),
-        ("nodes", &|of| format!("{} ({:.1} cores)", of.nodes, of.node_cores)),
+    let figures: [(&str, FigureText); 10] = [
+        ("bytes a key", |of| format!("{:.0}", of.key_bytes)),
+        ("GiB of one copy", |of| format!("{:.1}", gib(of.bytes))),
+        ("GiB of all copies", |of| format!("{:.1}", gib(of.bytes_of_all))),
+        ("busy cores of masters", |of| format!("{:.1}", of.cores)),
+        ("masters for the room", |of| of.masters_by_room.to_string()),
+        ("masters for the time", |of| of.masters_by_time.to_string()),
+        ("masters for the reads", |of| of.masters_by_reads.to_string()),
+        ("masters", |of| of.masters.to_string()),
+        ("servers", |of| of.servers.to_string()),
+        ("nodes", |of| format!("{} ({:.1} cores)", of.nodes, of.node_cores)),
     ];
     for (name, figure) in figures {
         let [module, scripts, disk] =
