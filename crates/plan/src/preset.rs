@@ -79,6 +79,25 @@ pub static MODULES: &[Preset] = &[
     },
 ];
 
+/// Lists that presets look for, in the form of the files that replace them.
+pub static LISTS: &[Preset] = &[
+    Preset { name: "probes", extends: None, text: include_str!("../../../presets/lists/probes.txt") },
+    Preset { name: "exploits", extends: None, text: include_str!("../../../presets/lists/exploits.txt") },
+    Preset { name: "attacks", extends: None, text: include_str!("../../../presets/lists/attacks.txt") },
+    Preset { name: "tools", extends: None, text: include_str!("../../../presets/lists/tools.txt") },
+    Preset { name: "robots", extends: None, text: include_str!("../../../presets/lists/robots.txt") },
+    Preset {
+        name: "mail-phrases",
+        extends: None,
+        text: include_str!("../../../presets/lists/mail-phrases.tsv"),
+    },
+];
+
+/// The list of this name.
+pub fn list(name: &str) -> Option<&'static Preset> {
+    LISTS.iter().find(|list| list.name == name)
+}
+
 /// The module of this name.
 pub fn module(name: &str) -> Option<&'static Preset> {
     MODULES.iter().find(|module| module.name == name)

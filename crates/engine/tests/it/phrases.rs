@@ -139,6 +139,10 @@ fn mistakes_are_marked_where_they_stand() {
     check("\"pharma\", \"money\"", "\"pharma-1\", \"money\"", "`pharma-1` is no name for a fact");
     check("[\"pharma\", \"money\"]", "[]", "have 0 classes");
     check("pharma.count", "phish.count", "phrases.known.phish.count");
+    check("files = [\"one.tsv\", \"two.tsv\"]\n", "", "the phrases `known` have no entries");
+    check("files = [", "lists = [\"phrases\"]\nfiles = [", "`phrases`");
+    let lacks = "the list `mail-phrases`: there is no class `account`";
+    check("files = [", "lists = [\"mail-phrases\"]\nfiles = [", lacks);
     let posted = "[[phrases]]\nname = \"known\"\nfiles = [\"/etc/passwd\"]\n";
     let home = Home::new(BASE, ONE, TWO);
     let engine = home.open();
@@ -148,6 +152,30 @@ fn mistakes_are_marked_where_they_stand() {
             assert!(told.contains("cannot name a file"), "{told}");
         }
         other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn phrases_of_mail_are_found_each_and_stand_once() {
+    let home = Home::new("preset = \"mail\"\n", "", "");
+    let plan = home.plan().unwrap();
+    let [common] = plan.pipelines[0].phrases.as_slice() else { panic!("one set") };
+    let text = preset::list("mail-phrases").unwrap().text;
+    let lines: Vec<&str> = text.lines().filter(|line| line.contains('\t')).collect();
+    assert_eq!(common.set.len(), lines.len());
+    let mut seen = std::collections::HashMap::new();
+    for line in lines {
+        let phrase = line.split('\t').nth(2).unwrap();
+        let normalised = content::text::obfuscation::normalise(phrase);
+        assert!(common.set.search([&*normalised], NOW).count() >= 1, "{phrase}");
+        let known = seen.insert(normalised, phrase);
+        assert_eq!(known, None, "{phrase} is written like it");
+    }
+    // Own ones stand beside it, or in its place.
+    for (lists, count) in [("", common.set.len() + 1), ("lists = []\n", 1)] {
+        let own = format!("preset = \"mail\"\n[[phrases]]\nname = \"common\"\nfiles = [\"one.tsv\"]\n{lists}");
+        let plan = Home::new(&own, "goods\t1\tpurple gnomes\n", "").plan().unwrap();
+        assert_eq!(plan.pipelines[0].phrases[0].set.len(), count, "{own}");
     }
 }
 
@@ -169,8 +197,8 @@ fn the_documented_phrases_are_found() {
     fs::write(&path, format!("preset = \"mail\"\n{config}")).unwrap();
     let plan = Plan::compile(&Config::load(&path, &Overrides::default()));
     let plan = plan.unwrap_or_else(|problems| panic!("{problems}"));
-    let [phrases] = plan.pipelines[0].phrases.as_slice() else { panic!("one set") };
-    assert_eq!((phrases.name.as_str(), phrases.set.len()), ("known", 6));
+    let phrases = plan.pipelines[0].phrases.iter().find(|phrases| phrases.name == "known").unwrap();
+    assert_eq!(phrases.set.len(), 6);
     // What the page says of equal writings.
     let written = ["\u{41E}NLINE \u{440}harmacy", "onl1ne pharm@cy", "o n l i n e  p h a r m a c y"];
     for text in written.map(content::text::obfuscation::normalise) {

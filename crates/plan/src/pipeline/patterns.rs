@@ -7,15 +7,7 @@ use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 use crate::config::{ConfigOrigin, ConfigProblems, Document, PATTERN_LISTS, pattern_list_key};
-
-/// The lists of the presets, by name.
-const BUILT_IN: [(&str, &str); 5] = [
-    ("probes", include_str!("../../../../presets/lists/probes.txt")),
-    ("exploits", include_str!("../../../../presets/lists/exploits.txt")),
-    ("attacks", include_str!("../../../../presets/lists/attacks.txt")),
-    ("tools", include_str!("../../../../presets/lists/tools.txt")),
-    ("robots", include_str!("../../../../presets/lists/robots.txt")),
-];
+use crate::preset;
 
 /// Returns the part of a pipeline's version that comes from the files that replace lists, one line each.
 pub(crate) fn canonical(document: &Document) -> String {
@@ -40,7 +32,7 @@ pub(crate) fn compile(document: &Document, problems: &mut ConfigProblems) -> Req
             Some(source) => source.text.as_str(),
             // A file that could not be read was told of.
             None if is_replaced => "",
-            None => BUILT_IN.iter().find(|(known, _)| *known == name).map_or("", |(_, text)| text),
+            None => preset::list(name).map_or("", |list| list.text),
         };
         Ok(PatternList::parse(text).unwrap_or_else(|error| {
             match source {
@@ -75,8 +67,7 @@ mod tests {
         let mut asked = Vec::new();
         let compiled = RequestPatterns::compile(|name| {
             asked.push(name);
-            let (_, text) = BUILT_IN.iter().find(|(known, _)| *known == name).unwrap();
-            PatternList::parse(text)
+            PatternList::parse(preset::list(name).unwrap().text)
         });
         assert!(compiled.is_ok_and(|patterns| patterns.robots.matches("googlebot/2.1")));
         assert_eq!(asked, PATTERN_LISTS);

@@ -1,4 +1,4 @@
-//! Sets of phrases: their files, compiled, and the columns of what is found.
+//! Sets of phrases: their files and lists, compiled, and the columns of what is found.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::InputColumns;
 use super::columns::fact;
 use crate::config::{ConfigOrigin, ConfigProblems, ConfigSource, Document, list_key};
-use crate::entries;
+use crate::{entries, preset};
 
 /// Steps of a byte of a text that is normalised, and of one beyond ASCII.
 const STEPS_A_BYTE: [u64; 2] = [15, 150];
@@ -67,17 +67,20 @@ impl PhrasePlan {
     }
 }
 
-/// Returns the part of a pipeline's version that comes from the files of its sets of phrases, one line each.
+/// Returns the part of a pipeline's version that comes from the files and lists of its sets of phrases, one line each.
 pub(crate) fn canonical(document: &Document) -> String {
     let mut text = String::new();
     for view in document.list("phrases") {
         let Some(name) = view.str("name") else { continue };
-        for (file, _) in view.strings("files") {
-            if let Some(source) = document.list_file(&list_key(name, file)) {
-                let digest = Sha256::digest(source.text.as_bytes());
-                let digest: String = HEXLOWER.encode(&digest);
-                text += &format!("phrases.{name}.digest = \"{file} {digest}\"\n");
-            }
+        let files = view
+            .strings("files")
+            .into_iter()
+            .filter_map(|(file, _)| Some((file, document.list_file(&list_key(name, file))?.text.as_str())));
+        let lists =
+            view.strings("lists").into_iter().filter_map(|(list, _)| Some((list, preset::list(list)?.text)));
+        for (from, entries) in files.chain(lists) {
+            let digest: String = HEXLOWER.encode(&Sha256::digest(entries.as_bytes()));
+            text += &format!("phrases.{name}.digest = \"{from} {digest}\"\n");
         }
     }
     text
@@ -138,11 +141,27 @@ pub(crate) fn compile(
                 }
             }
         }
+        // One that is not known was told of.
+        for (list, origin) in view.strings("lists") {
+            let Some(list) = preset::list(list) else { continue };
+            match phrase::parse(list.text, &classes) {
+                Ok(entries) => all.extend(entries),
+                Err(error) => {
+                    problems.add(origin, format!("the list `{}`: {}", list.name, error.message), error.help);
+                    sound = false;
+                }
+            }
+        }
+        if view.strings("files").is_empty() && view.strings("lists").is_empty() {
+            let help = "name `files` of your own, or `lists` that come with Tollhouse".to_owned();
+            problems.add(view.origin("name"), format!("the phrases `{name}` have no entries"), Some(help));
+            sound = false;
+        }
         if !sound {
             continue;
         }
         if all.len() > phrase::ENTRIES_MAX {
-            let message = format!("the files of the phrases `{name}` have {} entries", all.len());
+            let message = format!("the phrases `{name}` have {} entries", all.len());
             let help = format!("at most {} are possible", phrase::ENTRIES_MAX);
             problems.add(view.origin("files"), message, Some(help));
             continue;

@@ -13,7 +13,8 @@ use crate::options::{JsonOption, preset_named};
 #[command(after_help = "\
 Examples:
   tollhouse preset list
-  tollhouse preset show mail | less")]
+  tollhouse preset show mail | less
+  tollhouse preset show mail-phrases > phrases.tsv")]
 pub(crate) struct PresetArgs {
     #[command(subcommand)]
     command: PresetCommand,
@@ -21,9 +22,9 @@ pub(crate) struct PresetArgs {
 
 #[derive(clap::Subcommand)]
 enum PresetCommand {
-    /// List the presets, then the modules that `modules` of a file adds to them
+    /// List the presets, the modules that `modules` of a file adds to them, and the lists that they look for
     List(JsonOption),
-    /// Print a preset, a configuration that others extend, or a module
+    /// Print a preset, a configuration that others extend, a module, or a list
     Show {
         /// Its name
         #[arg(value_name = "NAME", value_parser = shown)]
@@ -31,9 +32,9 @@ enum PresetCommand {
     },
 }
 
-/// The preset, or the module of presets, of a name.
+/// The preset, the module of presets, or the list, of a name.
 fn shown(name: &str) -> Result<&'static Preset, String> {
-    preset::module(name).map_or_else(|| preset_named(name), Ok)
+    preset::module(name).or_else(|| preset::list(name)).map_or_else(|| preset_named(name), Ok)
 }
 
 /// A preset as `--json` has it.
@@ -47,7 +48,7 @@ pub(crate) fn run(args: PresetArgs) -> Result<Exit, CommandError> {
     match args.command {
         PresetCommand::List(json) => {
             let mut out = Output::new(json.json);
-            for preset in preset::ALL.iter().chain(preset::MODULES) {
+            for preset in preset::ALL.iter().chain(preset::MODULES).chain(preset::LISTS) {
                 let (name, summary) = (preset.name, preset.summary());
                 if out.is_json() {
                     out.json(&PresetLine { name, summary })?;

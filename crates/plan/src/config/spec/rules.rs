@@ -103,10 +103,17 @@ pub(super) const PHRASES: Section = Section {
             SettingType::Name,
             "Its name, as in `phrases.NAME.weight > 3`: letters, digits and `_`",
         ),
-        required(
+        setting(
             "files",
             SettingType::List(&SettingType::Text),
+            Some("[]"),
             "Its files, relative to this file: an entry is a line of class, weight, phrase and an optional end, between tabs; empty lines and `#` comments are skipped",
+        ),
+        setting(
+            "lists",
+            SettingType::List(&SettingType::Choice(&["mail-phrases"])),
+            Some("[]"),
+            "Lists in the same form that come with Tollhouse; `tollhouse preset show mail-phrases` prints one",
         ),
         required("classes", SettingType::List(&SettingType::Name), "Classes of entries"),
         required("of", SettingType::List(&SettingType::Text), "Facts to search: texts and lists of texts"),
