@@ -52,7 +52,7 @@ pub(crate) struct MessageOptions {
 /// The number of threads that prepare events.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct ThreadsOption {
-    /// Threads that read and prepare ahead of the deciding one; 1: a single thread [default: all cores]
+    /// Threads that read and prepare ahead of the deciding thread; 1: a single thread [default: all cores]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     threads: Option<NonZeroUsize>,
 }

@@ -30,7 +30,7 @@ pub(crate) struct EngineOptions {
     /// Configuration file, instead of the data directory's own
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Setting of the configuration, which overrides file and environment
+    /// Setting that overrides file and environment
     #[arg(long, value_name = "SECTION.KEY=VALUE")]
     pub(crate) set: Vec<SettingOverride>,
 }

@@ -10,10 +10,10 @@ use crate::exit::CommandError;
 /// The files of a server's authorities and of the own certificate.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct TrustOptions {
-    /// Authorities, in PEM, that vouch for a server at https://... instead of the system's
+    /// Certificate authorities of a server at https://..., in PEM, instead of the system's
     #[arg(long, env = "TOLLHOUSE_CA", value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// Certificate, in PEM, that such a server is shown
+    /// Client certificate for such a server, in PEM
     #[arg(long, value_name = "FILE", requires = "client_key")]
     pub(crate) client_cert: Option<PathBuf>,
     /// Private key of that certificate, in PEM

@@ -11,7 +11,7 @@ use crate::console::{BOLD, DIM, Output, TableCell, TextTable, error, printable, 
 use crate::exit::{CommandError, Exit};
 use crate::options::{EngineOptions, JsonOption, ServerOptions, time};
 
-/// Show who did what, or verify that the audit log was not changed
+/// Show the audit log, or verify that nobody changed it
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

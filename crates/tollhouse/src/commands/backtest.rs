@@ -56,7 +56,7 @@ pub(crate) struct BacktestArgs {
     /// With --server: the candidate that was posted
     #[arg(long, requires = "server", conflicts_with_all = ["rules", "kept"])]
     candidate: bool,
-    /// With --server: the time before now that is gone through [default: 1d]
+    /// With --server: the time before now whose decisions are read [default: 1d]
     #[arg(long, value_name = "SPAN", requires = "server", conflicts_with = "from")]
     last: Option<event::Span>,
     /// Model file to try instead of the one that the configuration names

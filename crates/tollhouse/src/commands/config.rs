@@ -24,7 +24,7 @@ enum ConfigCommand {
     Check(ConfigCheckArgs),
 }
 
-/// Show everything that is wrong with a configuration, or that nothing is
+/// Check a configuration, and show all problems
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -68,7 +68,7 @@ pub(crate) struct DecisionsArgs {
     /// Only if this rule fired, enforced or in shadow
     #[arg(long, value_name = "NAME")]
     rule: Option<String>,
-    /// Only on the event that its caller calls so
+    /// Only on the event with this `id` of its caller
     #[arg(long, value_name = "NAME")]
     event_id: Option<String>,
     /// Only on events with a key of this kind and of `--value`
@@ -86,10 +86,10 @@ pub(crate) struct DecisionsArgs {
     /// Only if the last judgement has this class
     #[arg(long, value_name = "CLASS", conflicts_with_all = ["labelled", "unlabelled"])]
     label: Option<String>,
-    /// Only judged ones
+    /// Only judged decisions
     #[arg(long, conflicts_with = "unlabelled")]
     labelled: bool,
-    /// Only ones that nobody judged
+    /// Only decisions that nobody judged
     #[arg(long)]
     unlabelled: bool,
     /// Facts to show; `*` for all that have a value
@@ -101,7 +101,7 @@ pub(crate) struct DecisionsArgs {
     /// Go on with decisions as they are made
     #[arg(long)]
     follow: bool,
-    /// Show instead what they come to: by action, rule and label, and by score
+    /// Show statistics instead: by action, rule and label, and by score
     #[arg(long, conflicts_with_all = ["follow", "limit", "facts"])]
     summary: bool,
     /// With --summary: the line of a band to move, and the score to move it to

@@ -15,7 +15,7 @@ use crate::input::lines::{InputLine, InputLineIter};
 use crate::input::messages::STDIN;
 use crate::options::{Backend, EngineOptions, JsonOption, LocalEngine, ServerOptions};
 
-/// Report what past events were: one by its decision's id, or many by a file of labels
+/// Give feedback on past events: one by its decision's id, or many by a file of labels
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

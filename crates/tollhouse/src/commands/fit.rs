@@ -25,7 +25,7 @@ use crate::losses::say_losses;
 use crate::message_reader::{ThreadsOption, message_pipeline};
 use crate::options::{EngineOptions, JsonOption, LocalEngine, preset_named, time};
 
-/// Fit the scores of rules to judged events, and show what that is worth on later ones
+/// Fit the scores of rules to judged events, and test them on later ones
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -49,7 +49,7 @@ pub(crate) struct FitArgs {
     /// Files, directories and mailboxes of messages that are wanted
     #[arg(long, value_name = "PATH", num_args = 1.., requires = "spam")]
     ham: Vec<PathBuf>,
-    /// Messages of a folder that come before it is said what one was
+    /// Messages of a folder between a message and its judgement
     #[arg(long, value_name = "N", default_value_t = 100)]
     delay: usize,
     /// Preset of the engine in memory that folders are judged in [default: mail]

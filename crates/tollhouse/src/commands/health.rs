@@ -8,7 +8,7 @@ use crate::exit::{CommandError, Exit};
 use crate::options::JsonOption;
 use crate::trust::TrustOptions;
 
-/// Ask a server whether it takes requests
+/// Show the health of a server
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

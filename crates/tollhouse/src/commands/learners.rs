@@ -7,7 +7,7 @@ use crate::console::{BOLD, DIM, Output, PLAIN, TableCell, TextTable, YELLOW, col
 use crate::exit::{CommandError, Exit};
 use crate::options::{Backend, EngineOptions, JsonOption, ServerOptions};
 
-/// Show lines with what they promise and what came of it, and what classifiers and models know
+/// Show the bands' promises and outcomes, and what classifiers and models know
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

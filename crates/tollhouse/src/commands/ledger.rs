@@ -9,7 +9,7 @@ use crate::console::{Output, say};
 use crate::exit::{CommandError, Exit};
 use crate::options::{EngineOptions, JsonOption, stopped};
 
-/// Look at the names that the ledger has given numbers, and rename what it has counted
+/// Show the names that have numbers in the ledger, and rename statistics
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -8,7 +8,7 @@ use crate::exit::{CommandError, Exit};
 use crate::options::JsonOption;
 use crate::trust::TrustOptions;
 
-/// Show the nodes that share statistics: which are there, and what they run
+/// Show the nodes that share statistics, and their versions
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
@@ -42,7 +42,7 @@ enum NodesCommand {
     Forget(NodesForgetArgs),
 }
 
-/// Take a node that is gone for good out of the list: posts no longer name it
+/// Remove a node that is gone for good from the list: posts no longer name it
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

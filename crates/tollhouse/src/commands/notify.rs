@@ -8,7 +8,7 @@ use crate::exit::{CommandError, Exit};
 use crate::options::JsonOption;
 use crate::trust::TrustOptions;
 
-/// Show the places that a server tells what happens, and send tests to them
+/// Show where a server sends notifications, and send tests there
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
@@ -38,7 +38,7 @@ enum NotifyCommand {
     Test(NotifyTestArgs),
 }
 
-/// Send a test to a place, and say whether it was taken
+/// Send a test to a place, and show the outcome
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -8,7 +8,7 @@ use super::verify;
 use crate::console::{BOLD, say};
 use crate::exit::{CommandError, Exit};
 
-/// Make a data directory from a snapshot, once all of it was verified
+/// Verify a snapshot, and restore it into a new data directory
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -101,7 +101,7 @@ pub(crate) struct ReviewsShowArgs {
     at: TargetServerOptions,
 }
 
-/// Take a review, so that nobody else works on it
+/// Claim a review, so that nobody else works on it
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -113,7 +113,7 @@ pub(crate) struct ReviewsClaimArgs {
     of: ReviewTargetArgs,
 }
 
-/// Give a claimed review back
+/// Release a claimed review
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -123,7 +123,7 @@ pub(crate) struct ReviewsReleaseArgs {
     of: ReviewTargetArgs,
 }
 
-/// Say whether something is to be published or refused
+/// Decide a review: publish or refuse
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -135,7 +135,7 @@ pub(crate) struct ReviewsDecideArgs {
     /// The decision's id, 13 characters
     #[arg(value_name = "ID")]
     id: RecordId,
-    /// The word: publish or refuse
+    /// The verdict: publish or refuse
     #[arg(value_name = "VERDICT")]
     verdict: engine::ReviewVerdict,
     /// Class of the feedback, instead of the pipeline's first that says the same
@@ -164,7 +164,7 @@ pub(crate) struct ReviewsAlikeArgs {
     /// The value, as it stands in events
     #[arg(value_name = "VALUE")]
     value: String,
-    /// The word: publish or refuse
+    /// The verdict: publish or refuse
     #[arg(value_name = "VERDICT")]
     verdict: engine::ReviewVerdict,
     /// Class of the feedback, instead of the pipeline's first that says the same
@@ -173,10 +173,10 @@ pub(crate) struct ReviewsAlikeArgs {
     /// The pipeline, instead of the first one
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
-    /// Reviews to decide, at most; the oldest are
+    /// Most reviews to decide, the oldest first
     #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     limit: u64,
-    /// Only show which these are
+    /// Only show these reviews
     #[arg(long)]
     dry_run: bool,
     /// The reviewer
@@ -186,7 +186,7 @@ pub(crate) struct ReviewsAlikeArgs {
     at: TargetServerOptions,
 }
 
-/// Have a lead decide a review
+/// Escalate a review to a lead
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -42,7 +42,7 @@ pub(crate) struct StatsArgs {
     /// standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kind", "value", "from", "to"])]
     keys: Option<PathBuf>,
-    /// Instead: keys that stand in the latest decisions on it, such as the accounts of a device
+    /// Show instead the keys that share its latest decisions, such as the accounts of a device
     #[arg(long, conflicts_with_all = ["keys", "to", "at"])]
     related: bool,
     /// Only buckets that end later than this

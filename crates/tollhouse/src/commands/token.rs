@@ -22,7 +22,7 @@ Examples:
   tollhouse token remove bouncer --data ./data
 
 Scopes: decide, teach, read, read-content, enforce, rules, administer; none includes another.
-A server that runs on the data directory heeds a change within a second.")]
+A server on the data directory applies a change within a second.")]
 pub(crate) struct TokenArgs {
     #[command(subcommand)]
     command: TokenCommand,

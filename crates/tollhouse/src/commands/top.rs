@@ -23,10 +23,10 @@ pub(crate) struct TopArgs {
     /// The kind of key
     #[arg(value_name = "KIND", required_unless_present = "reputation")]
     kind: Option<String>,
-    /// Instead: keys with the worst scores of this reputation, of which something was counted within `--window`
+    /// Show instead the keys with the worst scores of this reputation that were counted within `--window`
     #[arg(long, value_name = "NAME", conflicts_with_all = ["kind", "counter"])]
     reputation: Option<String>,
-    /// With `--reputation`: those with the best scores
+    /// With `--reputation`: the keys with the best scores
     #[arg(long, conflicts_with_all = ["kind", "counter"])]
     best: bool,
     /// Counter by which they are ranked

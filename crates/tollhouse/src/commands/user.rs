@@ -26,7 +26,7 @@ Examples:
   tollhouse user remove bob --data ./data
 
 Roles: viewer, reviewer, editor, administrator; each may do what the one before it may.
-A server that runs on the data directory heeds a change within a second, and ends the sessions of
+A server on the data directory applies a change within a second, and ends the sessions of
 whom it is about.")]
 pub(crate) struct UserArgs {
     #[command(subcommand)]

@@ -14,7 +14,7 @@ use crate::console::{Output, Progress, error, help, say};
 use crate::exit::{CommandError, Exit};
 use crate::options::{DataOption, JsonOption, stopped};
 
-/// Check every checksum of a data directory, and say what is damaged
+/// Check every checksum of a data directory, and report damage
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -35,7 +35,7 @@ use crate::options::{EngineOptions, JsonOption, LocalEngine};
 use crate::tally::per_second;
 use crate::trust::TrustOptions;
 
-/// Measure how fast it is here
+/// Measure the speed on this machine
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -41,7 +41,7 @@ use crate::trust::TrustOptions;
 use learning::Learning;
 use samples::{Sample, samples};
 
-/// See it work on bundled mail and web events, without network
+/// Try Tollhouse on bundled mail and web events, without network
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

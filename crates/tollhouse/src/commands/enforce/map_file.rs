@@ -38,7 +38,7 @@ pub(super) struct MapFileOptions {
     /// Shortest time between two writes, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "1")]
     pub(super) pause: u64,
-    /// Program, with its arguments, that has the proxy read the file again
+    /// Program, with its arguments, that reloads the proxy
     #[arg(last = true, value_name = "PROGRAM")]
     pub(super) reload: Vec<String>,
 }

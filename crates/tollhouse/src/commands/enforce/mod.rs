@@ -93,7 +93,7 @@ struct EnforceIpsetArgs {
     common: EnforceOptions,
 }
 
-/// Keep a file for nginx, HAProxy or Caddy, and have it read again
+/// Keep a file for nginx, HAProxy or Caddy, and reload the proxy
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -149,7 +149,7 @@ struct EnforceOptions {
     /// Milliseconds between two questions
     #[arg(long, value_name = "MS", default_value = "50", value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
     every: u64,
-    /// Seconds after which the target is filled anew, in case somebody else has changed it
+    /// Seconds between complete refills of the target, in case somebody else changed it
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = clap::value_parser!(u64).range(1..))]
     resync: u64,
     /// Do it once, and end

@@ -17,7 +17,7 @@ pub(super) struct NftablesOptions {
     /// Family of the table
     #[arg(long, value_name = "FAMILY", default_value = "inet", value_parser = ["inet", "ip", "ip6", "bridge", "netdev"])]
     pub(super) family: String,
-    /// Table, which is made if there is none
+    /// Table, created if it is missing
     #[arg(long, value_name = "NAME", default_value = "tollhouse", value_parser = super::set_name)]
     pub(super) table: String,
     /// Set of IPv4 addresses and networks

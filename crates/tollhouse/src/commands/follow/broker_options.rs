@@ -15,16 +15,16 @@ pub(super) struct BrokerOptions {
     /// Password of the broker's user [env: NATS_PASSWORD, KAFKA_PASSWORD]
     #[arg(long, value_name = "PASSWORD", requires = "user")]
     password: Option<String>,
-    /// SASL mechanism by which Kafka is shown the user
+    /// SASL mechanism for Kafka
     #[arg(long, value_name = "NAME", default_value = "scram-sha-512", value_parser = ["plain", "scram-sha-256", "scram-sha-512"])]
     mechanism: String,
     /// Talk TLS with Kafka; also meant by --tlsca and --tlscert
     #[arg(long)]
     tls: bool,
-    /// Authorities, in PEM, that vouch for the broker instead of the system's [env: NATS_CA, KAFKA_CA]
+    /// Certificate authorities of the broker, in PEM, instead of the system's [env: NATS_CA, KAFKA_CA]
     #[arg(long, value_name = "FILE")]
     tlsca: Option<PathBuf>,
-    /// Certificate, in PEM, that the broker is shown [env: NATS_CERT, KAFKA_CERT]
+    /// Client certificate for the broker, in PEM [env: NATS_CERT, KAFKA_CERT]
     #[arg(long, value_name = "FILE", requires = "tlskey")]
     tlscert: Option<PathBuf>,
     /// Private key of that certificate, in PEM [env: NATS_KEY, KAFKA_KEY]

@@ -49,7 +49,7 @@ use crate::input::messages::STDIN;
 use crate::interrupt::Interrupt;
 use crate::options::TargetServerOptions;
 
-/// Follow growing logs, the journal, a pipe, a Kafka topic or a NATS stream, and have a server judge each event as it comes
+/// Follow growing logs, the journal, a pipe, a Kafka topic or a NATS stream, and send each event to a server
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

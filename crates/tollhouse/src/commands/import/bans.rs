@@ -51,7 +51,7 @@ pub(crate) struct BansImportArgs {
     /// Time for which entries are banned that say none, such as 7d
     #[arg(long = "for", value_name = "TIME")]
     lasts: Span,
-    /// Read the list and say what is in it, and ban nobody
+    /// Show the content of the list, and ban nobody
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

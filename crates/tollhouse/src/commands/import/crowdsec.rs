@@ -24,7 +24,7 @@ pub(super) struct CrowdsecImportArgs {
     /// Folder of CrowdSec's configuration, such as /etc/crowdsec, or of its hub
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Folder for the configuration, which has none yet
+    /// New folder for the configuration
     #[arg(long, short, value_name = "DIR")]
     output: PathBuf,
     /// Folder of the files that scenarios look into; unless given, `data` in the folder, or CrowdSec's own

@@ -24,7 +24,7 @@ pub(super) struct Fail2banImportArgs {
     /// Folder of fail2ban's configuration, such as /etc/fail2ban
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Folder for the configuration, which has none yet
+    /// New folder for the configuration
     #[arg(long, short, value_name = "DIR")]
     output: PathBuf,
 }

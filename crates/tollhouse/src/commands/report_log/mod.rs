@@ -48,7 +48,7 @@ pub(crate) struct ReportLogArgs {
     /// Access logs in combined format or as JSON, the oldest first; - is standard input
     #[arg(required = true, value_name = "FILE|-")]
     files: Vec<PathBuf>,
-    /// Write the report to a file, too, which needs nothing else to be looked at
+    /// Also write the report as one self-contained HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Entries of each list
@@ -60,7 +60,7 @@ pub(crate) struct ReportLogArgs {
     /// Configuration file whose rules judge, instead of a preset's
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Setting of the configuration, which overrides file and environment
+    /// Setting that overrides file and environment
     #[arg(long, value_name = "SECTION.KEY=VALUE")]
     set: Vec<SettingOverride>,
     /// Pipeline that judges, instead of the first that reads access logs

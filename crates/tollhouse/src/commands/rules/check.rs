@@ -8,7 +8,7 @@ use crate::console::{Output, say};
 use crate::exit::{CommandError, Exit};
 use crate::options::{ConfigOptions, JsonOption};
 
-/// Show everything that is wrong with rules or suspicious about them, or that nothing is
+/// Check rules, and show all problems and suspicious parts
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

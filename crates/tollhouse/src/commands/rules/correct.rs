@@ -13,7 +13,7 @@ use crate::options::{TargetServerOptions, time};
 
 /// The time between two looks at what a server does.
 const LOOK: Duration = Duration::from_millis(250);
-/// The time before now that is gone through if none is said.
+/// The time before now whose decisions are read if none is said.
 const SPAN: Span = Span::days(1);
 
 /// The rule, and the decisions for which it fired.
@@ -28,7 +28,7 @@ struct RuleHitsArgs {
     /// Only decisions of this version
     #[arg(long = "of", value_name = "VERSION", id = "of_version")]
     version: Option<String>,
-    /// The time before now that is gone through [default: 1d]
+    /// The time before now whose decisions are read [default: 1d]
     #[arg(long, value_name = "SPAN", conflicts_with = "from")]
     last: Option<Span>,
     /// Only decided at this time or later
@@ -47,7 +47,7 @@ impl RuleHitsArgs {
     }
 }
 
-/// Show whom a rule hit, and what it alone decided
+/// Show the events that a rule hit, and those that it alone decided
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

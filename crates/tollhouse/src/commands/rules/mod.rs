@@ -10,7 +10,7 @@ mod test;
 
 use crate::exit::{CommandError, Exit};
 
-/// Check, test, lay out, list, change and compare rules, and see which fire
+/// Check, test, format, list, change and compare rules, and show which fire
 #[derive(clap::Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "\

@@ -55,7 +55,7 @@ pub(crate) struct RulesPostArgs {
     at: PipelineTargetArgs,
 }
 
-/// Let a server reload its files now
+/// Reload a server's files now
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -107,7 +107,7 @@ Examples:
   tollhouse rules show candidate --against 3f9c --server http://127.0.0.1:8377
   tollhouse rules show 3f9c --server http://127.0.0.1:8377 --json | jq -r .who
 
-The text has every setting, with those of the preset. `candidate` is the one that was posted.")]
+The text has every setting, also those of the preset. `candidate` is the one that was posted.")]
 pub(crate) struct RulesShowArgs {
     /// The version, or a unique beginning of it
     #[arg(value_name = "VERSION", id = "kept")]
