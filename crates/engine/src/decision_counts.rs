@@ -335,7 +335,7 @@ impl Directory {
     /// Reads the counts.
     pub(crate) fn stored_counts(&self) -> Result<StoredCounts, DirectoryError> {
         let path = self.counts_path();
-        let lost = "counts over time begin anew; no decision is lost";
+        let lost = "counts over time start from zero; no decision is lost";
         let Some(bytes) = read_sealed(&path, BYTES_MAX, lost)? else { return Ok(StoredCounts::default()) };
         let damaged =
             |why: String| DirectoryError::Damaged { path: path.clone(), why: format!("{why}; {lost}") };

@@ -72,13 +72,13 @@ impl TlsPlan {
         let path = |key: &str| view.str(key).map(|path| beside(&view, key, path));
         let authorities = path("client_ca");
         if let (Some(_), None) = (view.str("client_certificates"), &authorities) {
-            let help = "add `client_ca`, the file of the authorities that vouch for them, or take this out";
+            let help = "add `client_ca`, the file of their authorities, or remove this";
             let message = "clients' certificates are asked for, and nobody vouches for them".to_owned();
             problems.add(view.origin("client_certificates"), message, Some(help.to_owned()));
         }
         let client_crl = path("client_crl");
         if client_crl.is_some() && authorities.is_none() {
-            let help = "add `client_ca`, the file of the authorities that vouch for them, or take this out";
+            let help = "add `client_ca`, the file of their authorities, or remove this";
             let message = "certificates of clients are revoked, and none is asked for".to_owned();
             problems.add(view.origin("client_crl"), message, Some(help.to_owned()));
         }

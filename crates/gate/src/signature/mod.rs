@@ -36,7 +36,7 @@ pub enum SignatureRefusal {
     #[error("the signature does not cover what it must")]
     Uncovered,
     /// A covered component is not in the request, more than once, or of a kind that is not known.
-    #[error("a component that the signature covers cannot be had")]
+    #[error("a component that the signature covers is not available")]
     Component,
     /// The signature has no `created`, `expires`, `keyid` or `nonce` where it must.
     #[error("the signature lacks a parameter")]

@@ -39,7 +39,7 @@ pub(crate) fn columns(
             name: format!("block_list.{name}"),
             kind: Type::Bool,
             doc: format!(
-                "Whether the client's address is on the block list `{name}`. Missing while it cannot be had"
+                "Whether the client's address is on the block list `{name}`. Missing while the list cannot be read"
             ),
             journalled: true,
         };

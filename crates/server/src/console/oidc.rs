@@ -140,7 +140,7 @@ fn failure(error: LoginFailure) -> HttpFailure {
         LoginFailure::Provider(_) => {
             UNAVAILABLE.failure(text).help("look at the provider's log, and at `[oidc]`")
         }
-        LoginFailure::Refused(_) => FORBIDDEN.failure(text).help("begin anew at /console/login"),
+        LoginFailure::Refused(_) => FORBIDDEN.failure(text).help("log in again at /console/login"),
         LoginFailure::NoRole(_) => FORBIDDEN
             .failure(text)
             .help("an administrator of the provider gives you one of the groups that `[oidc]` names"),

@@ -286,7 +286,7 @@ impl Node {
         request: NodeRequest,
     ) -> Result<NodeResponse, HttpFailure> {
         let (number, name) = (number.get(), peer.entry.name.clone());
-        let help = "`/v1/nodes` shows which nodes are there; what it has can be had once it is back";
+        let help = "`/v1/nodes` shows which nodes are there; ask again once it is back";
         let absent = |why: String| {
             UNAVAILABLE.failure(format!("this is with node {number} (`{name}`), which {why}")).help(help)
         };

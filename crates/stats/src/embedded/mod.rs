@@ -756,7 +756,7 @@ impl EmbeddedCore {
         let world = self.catalog();
         let kept = sketches::keep(&world, &self.store, None);
         if let Err(error) = kept.and_then(|()| sketches::note(&world, &self.store, true)) {
-            tracing::warn!(%error, "admission sketches could not be written: sightings start to count anew");
+            tracing::warn!(%error, "admission sketches could not be written: sightings start from zero");
         }
         self.flushed(self.store.close(|| self.catalog()).map(|()| u64::MAX), true)
     }

@@ -66,7 +66,7 @@ pub(crate) fn run(args: LedgerArgs) -> Result<Exit, CommandError> {
     let is_shared = || args.engine.plan(&directory).is_ok_and(|plan| plan.node.cluster.is_some());
     if (args.rename.is_some() || args.drop.is_some()) && is_shared() {
         return Err(CommandError::new("names that nodes share in a cluster cannot be changed")
-            .help("give what is to be counted anew a name that was never used"));
+            .help("use a new name for a count that starts from zero"));
     }
     let failed = |error: EngineOpenError| stopped(&error, "leave the names as they are");
     if let Some([old, new]) = args.rename.as_deref() {
@@ -87,7 +87,7 @@ pub(crate) fn run(args: LedgerArgs) -> Result<Exit, CommandError> {
             register.drop_name(&name)?;
             Ok(name)
         });
-        say(format_args!("{} begins anew when it is used again", dropped.map_err(failed)?));
+        say(format_args!("{} starts from zero when it is used again", dropped.map_err(failed)?));
         return Ok(Exit::Fine);
     }
     let mut out = Output::new(args.json.json);

@@ -197,7 +197,7 @@ fn say_repaired(repaired: &Repairs) {
     }
     if repaired.freed > 0 {
         say(format_args!(
-            "{} keys were let go of: their newest event lay up to {} ahead; what was counted of them begins anew",
+            "{} keys were let go of: their newest event lay up to {} ahead; their counts start from zero",
             HumanCount(repaired.freed),
             shown_span(repaired.ahead.most)
         ));

@@ -24,7 +24,7 @@ pub(super) const ALLOW: Section = Section {
             "names",
             SettingType::List(&SettingType::Text),
             Some("[]"),
-            "Names of hosts, whose addresses the system's name service is asked for every five minutes. Addresses that cannot be had anew count for a day",
+            "Names of hosts, whose addresses the system's name service is asked for every five minutes. Addresses that cannot be looked up again count for a day",
         ),
         setting(
             "files",

@@ -28,7 +28,7 @@ pub(super) const TLS: &[SettingSpec] = &[
         "client_ca",
         SettingType::Text,
         None,
-        "File in PEM of the authorities that vouch for certificates of clients. Unless given, clients are asked for none",
+        "File in PEM of the authorities of clients' certificates. Unless given, clients are asked for none",
     ),
     setting(
         "client_certificates",
@@ -232,7 +232,7 @@ pub(super) const OIDC: Section = Section {
             "authority",
             SettingType::Text,
             None,
-            "File of certificates in PEM of those who vouch for the provider's host, instead of public authorities",
+            "File in PEM of the authorities of the provider's host, instead of public ones",
         ),
     ],
 };
@@ -348,7 +348,7 @@ pub(super) const LISTENER: Section = Section {
             "mode",
             SettingType::FileMode,
             Some("\"0660\""),
-            "Permissions of a Unix socket: whoever may write may ask",
+            "Permissions of a Unix socket: who may write may ask",
         ),
         setting(
             "clients",

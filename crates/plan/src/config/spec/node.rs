@@ -168,7 +168,7 @@ pub(super) const CLUSTER: Section = Section {
             "stale",
             SettingType::Span,
             Some("\"10s\""),
-            "How long a reading is answered while it is read anew; after that decisions wait",
+            "How long an old reading is answered while it is read again; after that decisions wait",
         ),
         setting(
             "timeout",

@@ -2,12 +2,8 @@
 
 use super::{Section, SectionForm, SettingSpec, SettingType, required, setting};
 
-const USER: SettingSpec = setting(
-    "user",
-    SettingType::Text,
-    None,
-    "User that the broker is told; with NATS and no password, a token",
-);
+const USER: SettingSpec =
+    setting("user", SettingType::Text, None, "User of the broker; with NATS and no password, a token");
 const PASSWORD: SettingSpec = setting("password", SettingType::Secret(1), None, "Password of the user");
 const TLS: SettingSpec = setting(
     "tls",
@@ -19,10 +15,10 @@ const CA: SettingSpec = setting(
     "ca",
     SettingType::Text,
     None,
-    "Authorities, in PEM, that vouch for the broker instead of the system's",
+    "Certificate authorities of the broker, in PEM, instead of the system's",
 );
 const CERTIFICATE: SettingSpec =
-    setting("certificate", SettingType::Text, None, "Certificate, in PEM, that the broker is shown");
+    setting("certificate", SettingType::Text, None, "Client certificate for the broker, in PEM");
 const KEY: SettingSpec = setting("key", SettingType::Text, None, "Private key of that certificate, in PEM");
 
 const KAFKA: &[SettingSpec] = &[

@@ -344,7 +344,7 @@ impl TopicReader {
     async fn renew(&mut self, id: String, partitions: &[i32], notes: &mut Vec<String>) -> krafka::Result<()> {
         self.consumer = subscribe(&self.kafka, &self.offsets.topic).await?;
         notes
-            .push(format!("the topic `{}` was made anew: it is read from its beginning", self.offsets.topic));
+            .push(format!("the topic `{}` was recreated: it is read from its beginning", self.offsets.topic));
         (self.offsets.id, self.offsets.next) = (id, BTreeMap::new());
         self.ends.clear();
         self.place(partitions, StartOffset::AtFirst, notes).await
