@@ -49,7 +49,7 @@ pub(super) const CHALLENGE: Section = Section {
             "without_scripts",
             SettingType::Choice(&["rendered", "waited", "off"]),
             Some("\"rendered\""),
-            "The way in front of a site for those who run no scripts: to wait, and to load what a page shows (`rendered`), as text browsers do not; to wait (`waited`); or none",
+            "What visitors without scripts do in front of a site: wait, and load what a page shows (`rendered`), as text browsers do not; wait (`waited`); or `off`: they cannot pass",
         ),
         setting("wait", SettingType::Span, Some("\"6s\""), "Time that they wait"),
         setting("pass_without_scripts", SettingType::Span, Some("\"2h\""), "Time for which their pass holds"),

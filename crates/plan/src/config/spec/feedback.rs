@@ -27,13 +27,13 @@ pub(super) const CLASSIFIER: Section = Section {
             "runs",
             SettingType::List(&SettingType::Name),
             Some("[]"),
-            "Texts of which a linear model learns runs of four bytes as they stand, beside what is learned of tokens: `NAME.linear`",
+            "Texts whose runs of four bytes a linear model learns, beside the tokens: `NAME.linear`",
         ),
         setting(
             "site_runs",
             SettingType::List(&SettingType::Name),
             Some("[]"),
-            "Texts that tell what is usual on this site, with a linear model of their own: `NAME.site`",
+            "Texts of what is usual on this site, with a linear model of their own: `NAME.site`",
         ),
         setting(
             "bad",

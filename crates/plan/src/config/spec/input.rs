@@ -280,7 +280,7 @@ pub(super) const DNSBL: Section = Section {
             "good",
             SettingType::Bool,
             Some("false"),
-            "Whether it lists whom to trust: then `dnsbl.answers` and `dnsbl.listed` have what it says, `dnsbl.ip` and `dnsbl.domains` do not",
+            "Whether it lists whom to trust: then its answers are in `dnsbl.answers` and `dnsbl.listed`, not in `dnsbl.ip` and `dnsbl.domains`",
         ),
         setting(
             "addresses",

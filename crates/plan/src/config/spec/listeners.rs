@@ -165,7 +165,7 @@ pub(super) const TOKEN: Section = Section {
             "pipelines",
             SettingType::List(&SettingType::Name),
             Some("[]"),
-            "Pipelines that it is limited to; by default it is for all, and for what is the whole node's",
+            "Pipelines that it is limited to; by default it is for all, and for the whole node's operations",
         ),
         setting("expires", SettingType::Time, None, "The time from which it no longer holds"),
     ],
@@ -410,7 +410,7 @@ pub(super) const LISTENER: Section = Section {
             "learn",
             SettingType::Bool,
             Some("false"),
-            "Whether all who may connect may also say what messages or events are: `spamc` and `rspamc` learn, `TOLL.LEARN` does. With one of the node's `tokens` as password `rspamc` may in any case, with the `password` clients of `resp`",
+            "Whether all who may connect may also teach: by learning of `spamc` and `rspamc`, by `TOLL.LEARN`. With one of the node's `tokens` as password `rspamc` may in any case, with the `password` clients of `resp`",
         )
         .only("protocol", &["rspamd", "spamc", "resp"]),
         setting(

@@ -72,14 +72,9 @@ pub(super) const REVIEW: Section = Section {
             "items",
             SettingType::Integer(0, 200_000),
             Some("20000"),
-            "Most reviews that are kept, some 1 KB each; 0 for no queue. Beyond it the oldest that is decided goes, or else the least exposed `review_after`; what is held stays",
+            "Most reviews that are kept, some 1 KB each; 0 for no queue. Beyond it the oldest decided one goes, or else the least exposed `review_after`; held ones stay",
         ),
-        setting(
-            "claim",
-            SettingType::Span,
-            Some("\"10m\""),
-            "How long a review is a reviewer's who has claimed it",
-        ),
+        setting("claim", SettingType::Span, Some("\"10m\""), "How long a claim of a review holds"),
         setting(
             "within",
             SettingType::Span,
@@ -108,7 +103,7 @@ pub(super) const REVIEW: Section = Section {
             "leads",
             SettingType::List(&SettingType::Text),
             Some("[]"),
-            "Reviewers who decide what is escalated. Without any, everybody decides it who has had no word on it",
+            "Reviewers who decide escalated reviews. Without any, everybody who has not voted on it",
         ),
     ],
 };
@@ -180,7 +175,7 @@ pub(super) const CLUSTER: Section = Section {
             "retain",
             SettingType::Span,
             Some("\"30s\""),
-            "How long a node keeps what the cluster acknowledged, for a replica that takes over without it",
+            "How long a node keeps acknowledged batches, for a replica that takes over without them",
         ),
         setting(
             "backlog",

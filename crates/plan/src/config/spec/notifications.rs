@@ -29,13 +29,13 @@ const SETTINGS: &[SettingSpec] = &[
         "on",
         SettingType::List(&SettingType::Choice(OCCASIONS)),
         Some("[]"),
-        "What is sent beside effects of rules: `ban`, `anomaly`, `drift` (promises and probabilities that do not come true), `condition` (something is wrong with the node, or well again), `review_overdue`, `correction` (what a wrong rule did was taken back)",
+        "What is sent beside effects of rules: `ban`, `anomaly`, `drift` (promises and probabilities that do not come true), `condition` (a fault of the node, and its end), `review_overdue`, `correction` (what a wrong rule did was taken back)",
     ),
     setting(
         "pipelines",
         SettingType::List(&SettingType::Name),
         Some("[]"),
-        "Only what is of these pipelines, and of none. Unless given: of all",
+        "Only notifications of these pipelines, and of none. Unless given: of all",
     ),
     setting(
         "secret",
@@ -119,6 +119,6 @@ pub(super) const NOTIFICATION: Section = Section {
     name: "notification",
     form: SectionForm::List("name"),
     node: true,
-    doc: "A place that is told what happens: a webhook, a chat, AbuseIPDB, or people by mail. It is read again at a reload. See [notifications.md](../guides/notifications.md).",
+    doc: "A place for notifications: a webhook, a chat, AbuseIPDB, or people by mail. It is read again at a reload. See [notifications.md](../guides/notifications.md).",
     settings: SETTINGS,
 };

@@ -90,7 +90,7 @@ pub(super) const REPUTATION: Section = Section {
             "prior",
             SettingType::Float,
             Some("10.0"),
-            "Weight of knowing nothing: with so much evidence a score is half of what the evidence says",
+            "Weight of knowing nothing: evidence of the same weight gives half of its full score",
         ),
         setting("floor", SettingType::Float, Some("-100.0"), "Least score"),
         setting("ceiling", SettingType::Float, Some("100.0"), "Greatest score"),
