@@ -140,7 +140,7 @@ fn mistakes_are_marked_where_they_stand() {
     check("[\"pharma\", \"money\"]", "[]", "have 0 classes");
     check("pharma.count", "phish.count", "phrases.known.phish.count");
     check("files = [\"one.tsv\", \"two.tsv\"]\n", "", "the phrases `known` have no entries");
-    check("files = [", "lists = [\"phrases\"]\nfiles = [", "`phrases`");
+    check("files = [", "lists = [\"phrases\"]\nfiles = [", "expected one of: mail-phrases");
     let lacks = "the list `mail-phrases`: there is no class `account`";
     check("files = [", "lists = [\"mail-phrases\"]\nfiles = [", lacks);
     let posted = "[[phrases]]\nname = \"known\"\nfiles = [\"/etc/passwd\"]\n";
@@ -162,15 +162,15 @@ fn phrases_of_mail_are_found_each_and_stand_once() {
     let [common] = plan.pipelines[0].phrases.as_slice() else { panic!("one set") };
     let text = preset::list("mail-phrases").unwrap().text;
     let lines: Vec<&str> = text.lines().filter(|line| line.contains('\t')).collect();
-    assert_eq!(common.set.len(), lines.len());
     let mut seen = std::collections::HashMap::new();
-    for line in lines {
+    for line in &lines {
         let phrase = line.split('\t').nth(2).unwrap();
         let normalised = content::text::obfuscation::normalise(phrase);
         assert!(common.set.search([&*normalised], NOW).count() >= 1, "{phrase}");
         let known = seen.insert(normalised, phrase);
         assert_eq!(known, None, "{phrase} is written like it");
     }
+    assert_eq!(common.set.len(), lines.len());
     // Own ones stand beside it, or in its place.
     for (lists, count) in [("", common.set.len() + 1), ("lists = []\n", 1)] {
         let own = format!("preset = \"mail\"\n[[phrases]]\nname = \"common\"\nfiles = [\"one.tsv\"]\n{lists}");
