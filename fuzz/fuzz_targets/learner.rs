@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
         let features = builder.finish();
         let label = if kind & 1 == 0 { ExampleLabel::Good } else { ExampleLabel::Bad };
         match kind & 2 {
-            0 => learner.learn(number as u64, features.clone(), label),
+            0 => learner.learn(number as u64, &features, label),
             _ => learner.forget(number as u64 % 7, &features, label),
         }
         assert!(learner.log_odds(&features).is_none_or(|odds| (-9.0..=9.0).contains(&odds)));

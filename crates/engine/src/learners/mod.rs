@@ -309,7 +309,7 @@ impl LinearLearners {
             learner.forget(*event, features, label);
         }
         if let Some(label) = example_label(*now) {
-            learner.learn(*event, features.clone(), label);
+            learner.learn(*event, features, label);
         }
     }
 

@@ -272,7 +272,7 @@ pub(super) fn learn_in_turn(learner: &LinearLearner, lesson: &Lesson) {
         learner.forget(*event, features, label);
     }
     if let Some(label) = now {
-        learner.learn(*event, features.clone(), label);
+        learner.learn(*event, features, label);
     }
 }
 
