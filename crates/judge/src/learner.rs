@@ -372,6 +372,15 @@ impl LinearLearner {
         self.trainer.lock().examples[label as usize].iter().any(|example| example.event == event)
     }
 
+    /// Returns whether an event was certainly not learned as of a class: it is not among the examples, which are all that was
+    /// learned.
+    pub fn lacks(&self, event: u64, label: ExampleLabel) -> bool {
+        let trainer = self.trainer.lock();
+        let examples = &trainer.examples[label as usize];
+        examples.len() as u64 == self.learned()[label as usize]
+            && examples.iter().all(|example| example.event != event)
+    }
+
     /// Events that were learned of each class, good ones first.
     pub fn learned(&self) -> [u64; 2] {
         [0, 1].map(|class: usize| self.learned[class].load(Ordering::Relaxed))
@@ -721,9 +730,12 @@ mod tests {
         learner.forget(77, &odd, ExampleLabel::Bad);
         assert!(learner.log_odds(&odd).is_some_and(|odds| odds.abs() < 1.0));
         assert_eq!((learner.learned(), learner.encode().len()), ([1, 1], before.len()));
+        let lacking = |event| learner.lacks(event, ExampleLabel::Bad);
+        assert_eq!([3, 77].map(lacking), [false, true], "the first is there, the last is forgotten");
         // An example that is kept no more: the model is left undecided on it.
         let known = features(&text(ExampleLabel::Bad, 1));
         learner.forget(4_711, &known, ExampleLabel::Bad);
+        assert!(!lacking(77), "it has learned more, or less, than it keeps");
         assert!(sum(&known.0, |feature| learner.weight(feature)).abs() < 1e-2);
     }
 

@@ -314,7 +314,8 @@ impl LinearLearners {
     }
 
     /// Learns an event that the ledger has taken in before, if a learner is behind the ledger, which has learned so many events
-    /// of the label, and does not hold this one.
+    /// of the label, and does not hold this one. Of a classifier for each key the ledger counts a key's events, and the learner has
+    /// those of all keys: there it learns what it has certainly not learned.
     pub(crate) fn catch_up(&self, tokens: &TokenKeys, label: TrainingLabel, learned: i64) {
         let Some(example) = example_label(label) else { return };
         let is_behind = |view: LinearView| {
@@ -323,8 +324,9 @@ impl LinearLearners {
             if self.shared.as_ref().is_some_and(|shared| !shared.is_level(name)) {
                 return false;
             }
-            self.known(name).is_none_or(|learner| {
-                i64::try_from(learner.learned()[example as usize]).unwrap_or(i64::MAX) < learned
+            self.known(name).is_none_or(|learner| match tokens.owner {
+                None => i64::try_from(learner.learned()[example as usize]).unwrap_or(i64::MAX) < learned,
+                Some(_) => learner.lacks(tokens.event.shingle.0, example),
             })
         };
         if tokens.features.iter().any(|(view, _)| is_behind(*view)) {

@@ -48,7 +48,8 @@ pub(crate) struct TokenKeys {
     counts: [usize; VIEWS],
     /// The runs of bytes for each of its linear models that there is anything for.
     pub(crate) features: Vec<(LinearView, FeatureSet)>,
-    owner: Option<Shingle>,
+    /// The key that it is learned for, where each key of a kind has a classifier.
+    pub(crate) owner: Option<Shingle>,
     /// The knowledge of the classifier when the event was observed, once it was.
     pub(crate) known: Option<ClassifierReading>,
 }
@@ -78,8 +79,15 @@ impl TokenKeys {
         for plan in &plan.linear {
             for (fact, slot) in &plan.runs {
                 // What a fact is called, and not its place: that changes with the configuration.
-                let Shingle(source) = secret.shingle(fact.as_bytes());
-                runs.add_runs(source, value(fact, *slot).and_then(Value::as_str).unwrap_or_default());
+                let source = secret.shingle(fact.as_bytes());
+                let text = value(fact, *slot).and_then(Value::as_str).unwrap_or_default();
+                runs.add_runs(source.0, text);
+                if let Some(owner) = owner {
+                    // Once more for this key alone, among the same weights (Weinberger, Dasgupta, Langford, Smola and Attenberg,
+                    // "Feature Hashing for Large Scale Multitask Learning", 2009): it has in common with others what it does
+                    // not judge otherwise, and takes no memory of its own.
+                    runs.add_runs(secret.pair(owner, source).0, text);
+                }
             }
             features.push((plan.view, runs.finish()));
         }

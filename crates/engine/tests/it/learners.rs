@@ -354,10 +354,75 @@ fn site_and_contents_have_models_of_their_own() {
     assert_eq!(odds(&engine, &spam, "our members' club"), [Some(contents), Some(site)]);
 }
 
+/// People of different tastes share what they do not judge otherwise, and no more.
 #[test]
-fn a_classifier_for_each_key_has_no_linear_model() {
-    let text = CONFIGURATION.replace("runs = ", "per = \"text\"\nruns = ");
-    let config = Config::from_text("forum.toml", &text, &Overrides::default());
-    let told = Plan::compile(&config).err().unwrap().to_string();
-    assert!(told.contains("a classifier for each key has no linear model"), "{told}");
+fn a_classifier_for_each_key_has_one_linear_model_for_all() {
+    const READER: &str = "[[field]]\nname = \"reader\"\ntype = \"string\"\n[[kind]]\nname = \"reader\"\nof = \"reader\"\n[[statistic]]";
+    let configuration = CONFIGURATION
+        .replacen("[[statistic]]", READER, 1)
+        .replace("keys = [\"text\"]", "keys = [\"text\", \"reader\"]")
+        .replace("runs = ", "per = \"reader\"\nruns = ");
+    let config = Config::from_text("forum.toml", &configuration, &Overrides::default());
+    let plan = || Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("data");
+    Directory::create(&path, &[]).unwrap();
+    let engine = Engine::open(&Directory::open(&path).unwrap(), plan()).unwrap();
+    let post = |reader: &str, text: &str| {
+        let mut event = post(text);
+        event.push("reader", reader);
+        event
+    };
+    let learn = |engine: &Engine, reader: &str, text: &str, class: &str| {
+        let pipeline = Arc::clone(&engine.plan().pipelines[0]);
+        let prepared = engine.prepare(&pipeline, post(reader, text), NOW);
+        pollster::block_on(engine.learn(prepared, &format!("{reader} {text}"), class)).unwrap();
+    };
+    let letter = |number: usize| format!("weekly letter, issue {number}: what is new in the garden");
+    for number in 0..20 {
+        for (reader, of_letters) in [("ann", "ham"), ("bob", "spam")] {
+            learn(&engine, reader, &text(true, number), "spam");
+            learn(&engine, reader, &text(false, number), "ham");
+            learn(&engine, reader, &letter(number), of_letters);
+        }
+    }
+    let linear = |engine: &Engine, reader: &str, text: &str| {
+        let decision = decide_at(engine, post(reader, text), NOW);
+        engine.explain(decision.id).unwrap().classifiers.first().and_then(|learned| learned.linear)
+    };
+    let odds = |engine: &Engine, text: &str| ["ann", "bob", "new"].map(|reader| linear(engine, reader, text));
+    let of_letters = odds(&engine, &letter(99));
+    let [Some(ann), Some(bob), Some(new)] = of_letters else { panic!("{of_letters:?}") };
+    assert!(ann < -2.0 && bob > 2.0 && new.abs() < 2.0, "{of_letters:?}");
+    // Whoever has taught nothing goes by what others agree on.
+    let (spam, ham) = (odds(&engine, &text(true, 100)), odds(&engine, &text(false, 100)));
+    assert!(spam.iter().all(|odds| odds.is_some_and(|odds| odds > 1.0)), "{spam:?}");
+    assert!(ham.iter().all(|odds| odds.is_some_and(|odds| odds < -1.0)), "{ham:?}");
+    // One changes her mind; the others stay with theirs.
+    for number in 0..20 {
+        learn(&engine, "ann", &letter(number), "spam");
+    }
+    let changed = odds(&engine, &letter(99));
+    assert!(changed[0] > Some(1.0) && changed[1] > Some(1.0), "{changed:?}");
+    engine.close().unwrap();
+    drop(engine);
+    let engine = Engine::open(&Directory::open(&path).unwrap(), plan()).unwrap();
+    assert_eq!(odds(&engine, &letter(99)), changed);
+    // What the ledger has and the model has not is learned when it is said again, and no more.
+    engine.close().unwrap();
+    drop(engine);
+    std::fs::remove_file(path.join("learners.bin")).unwrap();
+    let engine = Engine::open(&Directory::open(&path).unwrap(), plan()).unwrap();
+    let lessons = |engine: &Engine| {
+        let pipeline = Arc::clone(&engine.plan().pipelines[0]);
+        let states = pollster::block_on(engine.classifier_states(&pipeline, NOW)).unwrap();
+        states[0].linear[0].learned
+    };
+    for again in [0, 1] {
+        for number in 0..20 {
+            learn(&engine, "bob", &text(true, number), "spam");
+            learn(&engine, "bob", &text(false, number), "ham");
+        }
+        assert_eq!(lessons(&engine), LessonCounts { good: 20, bad: 20 }, "{again}");
+    }
 }

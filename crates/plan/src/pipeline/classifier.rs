@@ -214,17 +214,12 @@ fn linear_plan(
     builder: &mut SchemaBuilder,
     problems: &mut ConfigProblems,
 ) -> Option<LinearPlan> {
-    let setting = part.setting();
-    let texts = view.strings(setting).into_iter();
+    let texts = view.strings(part.setting()).into_iter();
     let runs: Vec<(String, Slot)> = texts
         .map(|(name, origin)| (name.to_owned(), fact(builder.schema(), name, origin, problems)))
         .collect();
     if runs.is_empty() {
         return None;
-    }
-    if view.is_given("per") {
-        let help = format!("leave out `{setting}`, or `per`: a model of each key would take 4 MB for each");
-        problems.add(view.origin(setting), "a classifier for each key has no linear model", Some(help));
     }
     let (what, doc) = match part {
         LinearView::Content => {

@@ -27,7 +27,7 @@ pub(super) const CLASSIFIER: Section = Section {
             "runs",
             SettingType::List(&SettingType::Name),
             Some("[]"),
-            "Texts whose runs of four bytes a linear model learns, beside the tokens: `NAME.linear`",
+            "Texts whose runs of four bytes a linear model learns, beside the tokens: `NAME.linear`. With `per` it is one model, in which each key has features of its own beside the common ones",
         ),
         setting(
             "site_runs",
