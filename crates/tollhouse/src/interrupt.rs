@@ -13,7 +13,7 @@ use engine::Engine;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Time for a command to end by itself.
-const GRACE: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_secs(5);
 
 /// The user's wish that the command stop.
 #[derive(Clone, Debug, Default)]
