@@ -615,7 +615,7 @@ mod tests {
         assert!(mistakes(&learner) < 10, "of 400 with 5 % of the labels wrong: {}", mistakes(&learner));
     }
 
-    /// The same learner without places: weights by feature, nothing left out.
+    /// A learner without places: weights by feature, nothing left out.
     struct PlainLearner {
         weights: Vec<f32>,
         examples: [Vec<(u64, f32, FeatureSet)>; 2],
@@ -678,7 +678,7 @@ mod tests {
         }
     }
 
-    /// Where weights lie, and which steps are left out as they change nothing, is not to be seen in any bit.
+    /// The places of weights, and the steps that are left out as they change nothing, are not to be seen in any bit.
     #[test]
     fn places_change_no_bit() {
         let mut learner = LinearLearner::default();
