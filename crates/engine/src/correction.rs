@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use event::{Facts, Key, Kind, Shingle, TableIndex, Time, Value};
 use journal::{DecisionRow, JournalError, ReadBudget, Record, RecordId};
 use judge::{Action, Evaluation, Rule};
-use plan::{EffectPlan, KindPlan, Pipeline};
+use plan::{EffectPlan, KindPlan, LabelSpan, Pipeline};
 use serde::{Deserialize, Serialize};
 use stats::{
     Addition, AggregateColumn, CounterAmounts, DedupeMark, LedgerError, Observation, ObserveRequest, Origin,
@@ -456,20 +456,21 @@ impl Corrector<'_> {
             row.verdict.reasons.iter().filter_map(|reason| of.rules.index(&reason.rule)).collect();
         for effect in &of.effects[rule] {
             let EffectPlan::Mark { label, lasts } = *effect else { continue };
-            let until = row.arrival + lasts;
             let others = fired.iter().filter(|other| **other != rule).flat_map(|other| &of.effects[*other]);
-            let other = others
+            let others: Vec<LabelSpan> = others
                 .filter_map(|effect| match *effect {
-                    EffectPlan::Mark { label: theirs, lasts } if theirs == label => Some(row.arrival + lasts),
+                    EffectPlan::Mark { label: theirs, lasts } if theirs == label => Some(lasts),
                     _ => None,
                 })
-                .max();
+                .collect();
             let plan = &of.labels[label];
             for shingle in self.keys(row, facts, &of.kinds[plan.of]) {
                 if self.marked.len() >= KEYS_MAX {
                     self.impact.is_partial = true;
                     return;
                 }
+                let end = |span: &LabelSpan| row.arrival + span.of(shingle, row.arrival);
+                let (until, other) = (end(&lasts), others.iter().map(end).max());
                 let known = self.marked.entry((plan.kind, shingle)).or_insert((until, other));
                 *known = (known.0.max(until), known.1.max(other));
             }

@@ -5,6 +5,7 @@
 //! set throttle unless reject
 //! lift reject
 //! mark ip as "scanner" for 1d
+//! mark ip as "scanner" for 1h to 2h
 //! add ip.caught by 5
 //! add karma by -20
 //! add karma by -20 times share
@@ -80,6 +81,18 @@ pub enum Effect {
         /// The action that stands.
         unless: Action,
     },
+    /// The event's keys of a kind have a label from now on, each for a time that is drawn for it, so that nobody can tell
+    /// when it ends.
+    MarkBetween {
+        /// The kind.
+        kind: String,
+        /// The label.
+        label: String,
+        /// The least time for which it holds from the event's time on.
+        least: Span,
+        /// The greatest.
+        most: Span,
+    },
 }
 
 impl fmt::Display for Effect {
@@ -90,6 +103,9 @@ impl fmt::Display for Effect {
             Effect::SetUnless { action, unless } => write!(f, "set {action} unless {unless}"),
             Effect::Lift(action) => write!(f, "lift {action}"),
             Effect::Mark { kind, label, lasts } => write!(f, "mark {kind} as \"{label}\" for {lasts}"),
+            Effect::MarkBetween { kind, label, least, most } => {
+                write!(f, "mark {kind} as \"{label}\" for {least} to {most}")
+            }
             Effect::Add { kind, counter, amount: 1 } => write!(f, "add {kind}.{counter}"),
             Effect::Add { kind, counter, amount } => write!(f, "add {kind}.{counter} by {amount}"),
             Effect::Notify(whom) => write!(f, "notify \"{whom}\""),
@@ -146,20 +162,21 @@ pub(crate) fn compile(source: &str, scope: &dyn Scope) -> Result<Effect, Diagnos
             known_kind(kind, &rest[0], scope)?;
             name(&rest[2])?;
             let longest = scope.label(kind, label).map_err(|error| refused(error, &rest[2]))?;
-            let lasts = match lasts.parse::<Span>() {
-                Ok(lasts) if lasts > Span::ZERO => lasts,
-                Ok(_) => return Err(Diagnostic::new("a label holds longer than 0", rest[4].range.clone())),
-                Err(error) => {
-                    let message = format!("`{lasts}` is no length of time");
-                    return Err(Diagnostic::new(message, rest[4].range.clone()).help(error.to_string()));
-                }
-            };
-            if lasts > longest {
-                let message = format!("the label `{label}` is kept for {longest}, not for {lasts}");
-                let help = "raise `keep` of its [[label]]";
-                return Err(Diagnostic::new(message, rest[4].range.clone()).help(help));
-            }
+            let lasts = label_span(lasts, label, longest, &rest[4])?;
             Ok(Effect::Mark { kind: (*kind).to_owned(), label: (*label).to_owned(), lasts })
+        }
+        ("mark", [kind, "as", label, "for", least, "to", most]) => {
+            known_kind(kind, &rest[0], scope)?;
+            name(&rest[2])?;
+            let longest = scope.label(kind, label).map_err(|error| refused(error, &rest[2]))?;
+            let least = label_span(least, label, longest, &rest[4])?;
+            let most = label_span(most, label, longest, &rest[6])?;
+            if least > most {
+                let help = "write the lesser one first";
+                let message = format!("no time is from {least} to {most}");
+                return Err(Diagnostic::new(message, rest[4].range.start..rest[6].range.end).help(help));
+            }
+            Ok(Effect::MarkBetween { kind: (*kind).to_owned(), label: (*label).to_owned(), least, most })
         }
         ("add", [kind, "by", value]) if scope.is_aggregate(kind) => {
             let (value, decimals) = aggregate_value(value, rest, scope)?;
@@ -206,6 +223,20 @@ pub(crate) fn compile(source: &str, scope: &dyn Scope) -> Result<Effect, Diagnos
             let message = format!("`{other}` is not followed by what it needs");
             Err(Diagnostic::new(message, 0..source.len()).help(format!("write it as in `{usage}`")))
         }
+    }
+}
+
+/// Reads a time for which a label holds, which is kept for at most `longest`.
+fn label_span(text: &str, label: &str, longest: Span, word: &EffectWord<'_>) -> Result<Span, Diagnostic> {
+    let refuse = |message: String| Diagnostic::new(message, word.range.clone());
+    match text.parse::<Span>() {
+        Ok(lasts) if lasts > longest => {
+            let message = format!("the label `{label}` is kept for {longest}, not for {lasts}");
+            Err(refuse(message).help("raise `keep` of its [[label]]"))
+        }
+        Ok(lasts) if lasts > Span::ZERO => Ok(lasts),
+        Ok(_) => Err(refuse("a label holds longer than 0".to_owned())),
+        Err(error) => Err(refuse(format!("`{text}` is no length of time")).help(error.to_string())),
     }
 }
 

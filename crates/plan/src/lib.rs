@@ -93,8 +93,8 @@ pub use pipeline::tables::TablePlan;
 pub use pipeline::value_addition::ValueAddition;
 pub use pipeline::{ContentColumns, ReadingColumn, ReadingSource};
 pub use pipeline::{
-    DistinctPlan, EffectPlan, KindPlan, LabelPlan, Pipeline, PipelineInput, RuleLimit, UnknownFieldPolicy,
-    amount,
+    DistinctPlan, EffectPlan, KindPlan, LabelPlan, LabelSpan, Pipeline, PipelineInput, RuleLimit,
+    UnknownFieldPolicy, amount,
 };
 pub use reference::reference;
 pub use review::ReviewPlan;

@@ -1,13 +1,14 @@
 //! Stage 6, settle: what hangs on the verdict is counted. Stage 4 counted the event itself, refused or not.
 
-use event::{Key, Span, TableIndex};
+use event::{Key, Shingle, TableIndex};
 use judge::{Action, Evaluation, Rule};
+use smallvec::{SmallVec, smallvec};
 use stats::{Addition, Ledger, LedgerError, Observation, ObserveRequest, Origin};
 
 use super::keys::pieces;
 use super::observe::{ObservedEvent, counters, value};
 use crate::ban_list::NewBan;
-use plan::{AllowPlan, AllowSource, EffectPlan, KindPlan, LabelPlan};
+use plan::{AllowPlan, AllowSource, EffectPlan, KindPlan, LabelPlan, LabelSpan};
 
 /// Adds the requests for what a verdict adds, by its action and the enforced rules that fired. An event that was counted before
 /// settles nothing, and neither does one whose statistics could not be had: what was not counted as seen must not be counted as
@@ -52,7 +53,7 @@ fn carry_out(
     // A label holds from when it is put: what an event says of its own time does not shorten it.
     let arrival = prepared.row.arrival;
     let pipeline = &prepared.row.pipeline;
-    let mut marks: Vec<(TableIndex<LabelPlan>, Span)> = Vec::new();
+    let mut marks: Vec<(TableIndex<LabelPlan>, SmallVec<[LabelSpan; 1]>)> = Vec::new();
     let mut adds: Vec<(TableIndex<KindPlan>, u8, u64)> = Vec::new();
     let settled = pipeline.kinds.entries().filter_map(|(kind, plan)| {
         let of_action = plan.settle_values.iter().filter(|(other, _)| *other == action);
@@ -67,8 +68,8 @@ fn carry_out(
     for (rule, effect) in effects {
         match *effect {
             EffectPlan::Mark { label, lasts } => match marks.iter_mut().find(|(other, _)| *other == label) {
-                Some((_, longest)) => *longest = (*longest).max(lasts),
-                None => marks.push((label, lasts)),
+                Some((_, spans)) => spans.push(lasts),
+                None => marks.push((label, smallvec![lasts])),
             },
             EffectPlan::AddValue { kind, value, by_share } => {
                 // A share is at most the whole, so this fits.
@@ -88,7 +89,7 @@ fn carry_out(
             }
         }
     }
-    for (label, lasts) in marks {
+    for (label, spans) in marks {
         let plan = &pipeline.labels[label];
         let keys = prepared.of_kind(plan.of);
         // Keys have no names here: of several one that is allowed passes for all, rather than none.
@@ -97,10 +98,11 @@ fn carry_out(
         if is_allowed {
             continue;
         }
+        let end = |key: &Key| spans.iter().map(|span| arrival + span.of(key.shingle, arrival)).max();
         observations.extend(keys.iter().map(|key| Observation {
             key: Key { kind: plan.kind, ..*key },
             time: arrival,
-            add: Addition::Value(Some((arrival + lasts).0)),
+            add: Addition::Value(end(key).map(|end| end.0)),
         }));
     }
     for (kind, value) in values {
@@ -178,7 +180,10 @@ pub(crate) fn new_bans(
             }
             continue;
         }
+        // Keys are made of pieces in their order; of too many there are no keys.
+        let mut keys = observed.prepared.of_kind(label.of).iter();
         pieces(kind, &row.facts, |piece| {
+            let key = keys.next().map_or(Shingle::default(), |key| key.shingle);
             puts.push(NewBan {
                 pipeline: pipeline.name.clone(),
                 kind: kind.name.clone(),
@@ -186,7 +191,7 @@ pub(crate) fn new_bans(
                 decision: decision.clone(),
                 value: piece.to_owned(),
                 by: pipeline.rules.rules()[*rule].name.clone(),
-                until: row.arrival + lasts,
+                until: row.arrival + lasts.of(key, row.arrival),
             });
         });
     }

@@ -3,7 +3,7 @@
 use engine::{Decision, Engine};
 use event::{Event, Span, Time, Value};
 use judge::Action;
-use plan::{Config, EffectPlan, Overrides, Pipeline, Plan, ReadingColumn, ReadingSource};
+use plan::{Config, EffectPlan, LabelSpan, Overrides, Pipeline, Plan, ReadingColumn, ReadingSource};
 
 const NOW: Time = Time::from_seconds(1_780_000_000);
 
@@ -430,7 +430,10 @@ fn a_plan_points_at_what_its_text_names() {
     let [EffectPlan::Mark { label, lasts }, EffectPlan::Add { kind, counter, amount }] = *of("BOTH") else {
         panic!("{effects:?}");
     };
-    assert_eq!((&*labels[label].name, &*kinds[labels[label].of].name, lasts), ("bot", "path", Span::days(1)));
+    assert_eq!(
+        (&*labels[label].name, &*kinds[labels[label].of].name, lasts),
+        ("bot", "path", LabelSpan { least: Span::days(1), most: Span::days(1) })
+    );
     let counter = &kinds[kind].counters.as_slice()[usize::from(counter)];
     assert_eq!((&*kinds[kind].name, &**counter, amount), ("ip", "caught", 5));
 
@@ -451,4 +454,30 @@ fn a_plan_points_at_what_its_text_names() {
             assert!(counts > 0 || pipeline.kinds.iter().all(|kind| kind.counters.is_empty()), "{text}");
         }
     }
+}
+
+#[test]
+fn a_label_that_holds_for_a_drawn_time_is_banned_as_long() {
+    let engine = engine(
+        "[[label]]\nname = \"bot\"\nof = \"ip\"\nkeep = \"7d\"\ndecision = \"ban\"\n\
+         [[rule]]\nname = \"MARK\"\nwhen = \"ip.seen('1h') == 0\"\nscore = 0\n\
+         effects = [\"mark ip as bot for 30m\", \"mark ip as bot for 20m to 40m\"]\n\
+         [[rule]]\nname = \"MARKED\"\nwhen = \"ip.marked('bot')\"\nscore = 0\n",
+    );
+    let addresses: Vec<String> = (1..60).map(|last| format!("192.0.2.{last}")).collect();
+    for address in &addresses {
+        assert_eq!(fired(&decide(&engine, address, "/", NOW)), ["MARK"]);
+    }
+    let mut lengths = std::collections::BTreeSet::new();
+    for ban in engine.ban_list().page(&mut engine.ban_list().held(NOW).new, NOW) {
+        let length = ban.until - NOW;
+        // Of two times the later one holds.
+        assert!((Span::minutes(30)..=Span::minutes(40)).contains(&length), "{length}");
+        assert_eq!(length.0 % 1_000_000, 0, "whole seconds");
+        lengths.insert(length);
+        let is_marked = |at: Time| fired(&decide(&engine, &ban.value, "/", at)).contains(&"MARKED");
+        assert!(is_marked(ban.until - Span::seconds(1)), "{}", ban.value);
+        assert!(!is_marked(ban.until), "{}", ban.value);
+    }
+    assert!(lengths.len() > 10, "{lengths:?}");
 }

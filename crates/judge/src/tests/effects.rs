@@ -16,6 +16,7 @@ fn effects_are_read_and_print_as_they_are_written() {
     check("  lift   reject ", "lift reject");
     check("mark ip as scanner for 24h", "mark ip as \"scanner\" for 1d");
     check("mark ip as 'vpn' for 30d", "mark ip as \"vpn\" for 30d");
+    check("mark ip as scanner for 60m to 2h", "mark ip as \"scanner\" for 1h to 2h");
     check("add from.spam", "add from.spam");
     check("add from.spam by 1", "add from.spam");
     check("add from.spam by 20", "add from.spam by 20");
@@ -126,6 +127,22 @@ the label `scanner` is kept for 7d, not for 8d
 a label holds longer than 0
   | mark ip as scanner for 0s
   |                        ^^",
+    );
+    check(
+        "mark ip as scanner for 2h to 1h",
+        r"
+no time is from 2h to 1h
+  | mark ip as scanner for 2h to 1h
+  |                        ^^^^^^^^
+  = write the lesser one first",
+    );
+    check(
+        "mark ip as scanner for 2h to 8d",
+        r"
+the label `scanner` is kept for 7d, not for 8d
+  | mark ip as scanner for 2h to 8d
+  |                              ^^
+  = raise `keep` of its [[label]]",
     );
     check(
         "add from.spma",

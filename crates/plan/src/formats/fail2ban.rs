@@ -22,6 +22,8 @@ use logs::log_reader::LogPatterns;
 use sources::journal_follower::UNITS_MAX;
 use sources::path_pattern::PathPattern;
 
+use crate::pipeline::LabelSpan;
+
 /// The space in which all jails count.
 const SPACE: u16 = 40;
 /// Lengths of a count's buckets, in seconds: each divides an hour or is whole hours of a day.
@@ -172,6 +174,14 @@ fn shown(seconds: i64) -> String {
 
 fn shown_span(span: Span) -> String {
     shown((span.0 / 1_000_000).max(1))
+}
+
+/// The length of a ban as an effect has it.
+fn shown_step(step: LabelSpan) -> String {
+    match step.least == step.most {
+        true => shown_span(step.least),
+        false => format!("{} to {}", shown_span(step.least), shown_span(step.most)),
+    }
 }
 
 /// A name that rules can use.
@@ -325,7 +335,7 @@ fn pipeline(
             shown_span(recidive.length)
         );
     }
-    let longest = steps.iter().copied().max().unwrap_or(ban);
+    let longest = steps.iter().map(|step| step.most).max().unwrap_or(ban);
     let _ = write!(
         text,
         "\n[[label]]\nname = \"banned\"\nof = \"{name}\"\nkeep = \"{}\"\ndecision = \"ban\"\ndescription = \"Failed too often\"\n",
@@ -347,7 +357,7 @@ fn pipeline(
     let days = if window.seconds < 86_400 { "30d".to_owned() } else { shown(window.seconds) };
     for (index, step) in steps.iter().enumerate() {
         let mut effects =
-            vec![format!("mark {name} as 'banned' for {}", shown_span(*step)), "set reject".to_owned()];
+            vec![format!("mark {name} as 'banned' for {}", shown_step(*step)), "set reject".to_owned()];
         let mut when = condition.clone();
         let mut rule = rule.clone();
         if steps.len() > 1 {
@@ -400,11 +410,11 @@ fn pipeline(
     text
 }
 
-/// Lengths of bans, the first ban's first.
-fn steps(jail: &Fail2banJail, ban: Span) -> Vec<Span> {
-    let Some(increment) = &jail.increment else { return vec![ban] };
+/// Lengths of bans, the first ban's first. What fail2ban adds by chance is drawn for each ban, above the longest, too.
+fn steps(jail: &Fail2banJail, ban: Span) -> Vec<LabelSpan> {
+    let Some(increment) = &jail.increment else { return vec![LabelSpan { least: ban, most: ban }] };
     let longest = increment.max.map_or(ENDLESS, length);
-    let mut steps: Vec<Span> = Vec::new();
+    let mut steps: Vec<LabelSpan> = Vec::new();
     let first = ban.as_seconds_f64();
     for index in 0..STEPS_MAX {
         let facts = BanTimeFacts { seconds: first, count: index as f64, factor: increment.factor };
@@ -415,13 +425,16 @@ fn steps(jail: &Fail2banJail, ban: Span) -> Vec<Span> {
             (_, [], Some(formula)) => formula::evaluate(formula, facts).unwrap_or(first),
             (_, [], None) => first * 2f64.powi(index as i32) * increment.factor,
         };
-        // What is random there is added whole here: no ban is shorter than it would be. Whole seconds, so that the text
-        // says what is meant.
-        let length = match index {
-            0 => length,
-            _ => length.min(longest.as_seconds_f64()) + increment.random,
+        let (least, most) = match index {
+            0 => (length, length),
+            _ => {
+                let least = length.min(longest.as_seconds_f64());
+                (least, least + increment.random.max(0.0))
+            }
         };
-        steps.push(Span::seconds(length.clamp(1.0, ENDLESS.as_seconds_f64()) as i64));
+        // Whole seconds, so that the text says what is meant.
+        let whole = |seconds: f64| Span::seconds(seconds.clamp(1.0, ENDLESS.as_seconds_f64()) as i64);
+        steps.push(LabelSpan { least: whole(least), most: whole(most) });
     }
     // The last rule is for all further bans, so those of its length need no rule.
     while steps.len() > 1 && steps[steps.len() - 1] == steps[steps.len() - 2] {
@@ -472,6 +485,8 @@ fn network(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use event::{Shingle, Time};
+
     use super::*;
 
     fn files(jail: &str) -> Fail2banFiles {
@@ -556,23 +571,65 @@ mod tests {
 
     #[test]
     fn lengths_of_bans_are_those_of_fail2ban() {
-        let check = |options: &str, expected: &[i64]| {
+        let check = |options: &str, random: i64, expected: &[i64]| {
             let jail = format!(
                 "[DEFAULT]\nbantime = 1m\nbantime.increment = true\n{options}[sshd]\nenabled = true\nlogpath = /x\n"
             );
             let (jails, _) = jail::read(&files(&jail));
-            let found: Vec<i64> =
-                steps(&jails[0], Span::minutes(1)).iter().map(|step| step.0 / 1_000_000).collect();
-            assert_eq!(found, expected, "{options}");
+            let found = steps(&jails[0], Span::minutes(1));
+            let of = |end: fn(&LabelSpan) -> Span| -> Vec<i64> {
+                found.iter().map(|step| end(step).0 / 1_000_000).collect()
+            };
+            assert_eq!(of(|step| step.least), expected, "{options}");
+            assert_eq!(
+                of(|step| step.most)[1..],
+                expected.iter().map(|least| least + random).collect::<Vec<_>>()[1..]
+            );
+            assert_eq!(found[0].least, found[0].most, "a first ban is as long as it is");
         };
-        check("bantime.maxtime = 5m\n", &[60, 120, 240, 300]);
-        check("bantime.multipliers = 1 5 5 30\nbantime.factor = 2\n", &[60, 600, 600, 3600]);
+        check("bantime.maxtime = 5m\n", 0, &[60, 120, 240, 300]);
+        check("bantime.multipliers = 1 5 5 30\nbantime.factor = 2\n", 0, &[60, 600, 600, 3600]);
         check(
             "bantime.formula = ban.Time * (1 + ban.Count) * banFactor\nbantime.maxtime = 4m\n",
+            0,
             &[60, 120, 180, 240],
         );
-        check("bantime.rndtime = 10\nbantime.maxtime = 2m\n", &[60, 130]);
-        check("bantime.formula = __import__('os')\nbantime.maxtime = 2m\n", &[60, 120]);
+        check("bantime.rndtime = 10\nbantime.maxtime = 2m\n", 10, &[60, 120]);
+        check("bantime.formula = __import__('os')\nbantime.maxtime = 2m\n", 0, &[60, 120]);
+    }
+
+    #[test]
+    fn what_is_added_by_chance_is_drawn_for_each_ban() {
+        let import = read(&files(
+            "[DEFAULT]\nbantime = 10m\nbantime.increment = true\nbantime.maxtime = 1h\nbantime.rndtime = 5m\n[sshd]\nenabled = true\nlogpath = /x\n",
+        ));
+        let plan = plan(&import);
+        let (_, text) = &import.files[0];
+        for part in [
+            "as 'banned' for 10m\"",
+            "as 'banned' for 20m to 25m\"",
+            "as 'banned' for 1h to 65m\"",
+            "keep = \"65m\"",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        let marks = plan.pipelines[0].effects.iter().flatten().filter_map(|effect| match effect {
+            crate::EffectPlan::Mark { lasts, .. } => Some(*lasts),
+            _ => None,
+        });
+        let of = |key: u64, at: i64| -> Vec<Span> {
+            marks.clone().map(|lasts| lasts.of(Shingle(key), Time(at))).collect()
+        };
+        assert_eq!(of(1, 0), of(1, 0));
+        let drawn: Vec<Span> = (0..400).map(|key| of(key, 0)[1]).collect();
+        let within = |from: i64, to: i64| {
+            drawn.iter().filter(|span| (Span::minutes(from)..=Span::minutes(to)).contains(*span)).count()
+        };
+        // A fifth of them in each minute, by keys and times that are given.
+        assert_eq!(within(20, 25), 400, "{drawn:?}");
+        assert!((20..25).all(|minute| (50..=110).contains(&within(minute, minute + 1))), "{drawn:?}");
+        let later: BTreeSet<Span> = (0..20).map(|at| of(7, at)[1]).collect();
+        assert!(later.len() > 10, "{later:?}");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::model::ModelPlan;
 use super::reports::{FeedbackClass, FeedbackSide};
 use super::scope::{PlanScope, report};
 use super::tables::TablePlan;
-use super::{EffectPlan, LabelPlan, Pipeline};
+use super::{EffectPlan, LabelPlan, LabelSpan, Pipeline};
 use crate::config::{
     ConfigOrigin, ConfigProblems, ConfigSource, ConfigView, Document, SourceKind, inside, parse_percentage,
 };
@@ -299,12 +299,14 @@ impl PipelineDraft<'_> {
     /// If a name means nothing: each was looked up when its rule was compiled.
     pub(crate) fn effects(&mut self) {
         let Pipeline { rules, kinds, labels, .. } = &self.pipeline;
+        let mark = |kind: &str, label: &str, (least, most)| {
+            let is_meant = |plan: &LabelPlan| plan.name == *label && kinds[plan.of].name == *kind;
+            let label = labels.position(is_meant).expect("rules compile only with labels that there are");
+            Some(EffectPlan::Mark { label, lasts: LabelSpan { least, most } })
+        };
         let resolve = |effect: &Effect| match effect {
-            Effect::Mark { kind, label, lasts } => {
-                let is_meant = |plan: &LabelPlan| plan.name == *label && kinds[plan.of].name == *kind;
-                let label = labels.position(is_meant).expect("rules compile only with labels that there are");
-                Some(EffectPlan::Mark { label, lasts: *lasts })
-            }
+            Effect::Mark { kind, label, lasts } => mark(kind, label, (*lasts, *lasts)),
+            Effect::MarkBetween { kind, label, least, most } => mark(kind, label, (*least, *most)),
             Effect::Add { kind, counter, amount } => {
                 let kind = kinds.position(|plan| plan.name == *kind);
                 let found = kind.and_then(|kind| Some((kind, kinds[kind].counter(counter)?)));

@@ -165,6 +165,12 @@ impl From<&judge::Consequence> for EffectJson {
                 lasts: Some(lasts.to_string()),
                 ..told
             },
+            Effect::MarkBetween { kind, label, least, most } => EffectJson {
+                kind: Some(kind.clone()),
+                label: Some(label.clone()),
+                lasts: Some(format!("{least} to {most}")),
+                ..told
+            },
             Effect::Add { kind, counter, amount } => EffectJson {
                 kind: Some(kind.clone()),
                 counter: Some(counter.clone()),

@@ -201,7 +201,7 @@ pub(super) const RULE: Section = Section {
             "effects",
             SettingType::List(&SettingType::Text),
             None,
-            "Effects beside the score: `set ACTION`, `lift ACTION`, `mark KIND as LABEL for TIME`, `add KIND.COUNTER`, `add KIND.COUNTER by NUMBER`, `notify NAME`",
+            "Effects beside the score: `set ACTION`, `lift ACTION`, `mark KIND as LABEL for TIME`, `mark KIND as LABEL for TIME to TIME`, `add KIND.COUNTER`, `add KIND.COUNTER by NUMBER`, `notify NAME`",
         ),
         setting("owner", SettingType::Text, None, "Owner, for people"),
         setting("expires", SettingType::Time, None, "From this time of events on it is off"),
