@@ -11,10 +11,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use crate::SourceChunk;
 use crate::followed_file::{FollowedFile, identity};
+use crate::growth_watch::GrowthWatch;
 use crate::path_pattern::{PathPattern, is_compressed};
 use crate::positions::{FilePosition, SourcePositions};
 
@@ -26,6 +28,8 @@ const SCAN_BUSY: u32 = 256;
 /// The time between two looks at few files that do not grow, and at many.
 const LOOK: Duration = Duration::from_millis(50);
 const LOOK_MANY: Duration = Duration::from_millis(250);
+/// The time between the word that a file has grown and a look at it.
+const GATHER: Duration = Duration::from_millis(5);
 /// Files that are few.
 const FEW: usize = 50;
 /// The number of scans after which a renamed file whose path stays empty is let go.
@@ -59,6 +63,8 @@ pub struct FileFollower {
     problems: BTreeMap<PathBuf, String>,
     polls: u32,
     is_first_scan: bool,
+    /// Word from the system, where it gives any.
+    growth: Option<GrowthWatch>,
     /// The streams under the paths when positions were last said to be known.
     known: BTreeMap<String, String>,
 }
@@ -85,6 +91,7 @@ impl FileFollower {
             problems: BTreeMap::new(),
             polls: 0,
             is_first_scan: true,
+            growth: GrowthWatch::new(),
             known: BTreeMap::new(),
         }
     }
@@ -125,9 +132,22 @@ impl FileFollower {
         self.open.values().map(|path| path.files.len()).sum()
     }
 
-    /// The time until the next look, where there were no lines.
+    /// The time until the next look, where there were no lines and nobody says that a file has grown.
     pub fn pause(&self) -> Duration {
         if self.file_count() <= FEW { LOOK } else { LOOK_MANY }
+    }
+
+    /// Waits for the time of [`FileFollower::pause`], but only until a file grows, where the system says so. Lines that are
+    /// written one by one are not read one by one: a moment later there are more.
+    pub fn wait(&mut self) {
+        let pause = self.pause();
+        let Some(growth) = &mut self.growth else { return thread::sleep(pause) };
+        let files = self.open.iter();
+        let files = files.filter_map(|(path, followed)| Some((path.as_path(), followed.files.back()?.id)));
+        // What was written before a file was watched nobody tells of.
+        if growth.watch(files) == 0 && growth.wait(pause) {
+            thread::sleep(GATHER);
+        }
     }
 
     /// Returns true if something is read from this origin.

@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
+use memchr::memchr;
+
 use crate::positions::FilePosition;
 use crate::{CHUNK_LINES_MAX, LINE_BYTES_MAX, NamedLine, digest};
 
@@ -152,17 +154,17 @@ impl FollowedFile {
         let read = read_fully(&self.file, buffer, position.offset)?;
         let (mut lines, mut rest, mut next) = (Vec::new(), &buffer[..read], position.clone());
         if next.is_inside_line {
-            let end = rest.iter().position(|byte| *byte == b'\n');
+            let end = memchr(b'\n', rest);
             let passed = end.map_or(rest.len(), |end| end + 1);
             (rest, next.is_inside_line) = (&rest[passed..], end.is_none());
             next.offset += passed as u64;
         }
         while lines.len() < CHUNK_LINES_MAX {
-            let end = rest.iter().take(LINE_BYTES_MAX + 1).position(|byte| *byte == b'\n');
+            let end = memchr(b'\n', &rest[..rest.len().min(LINE_BYTES_MAX + 1)]);
             let (line, passed) = match end {
                 Some(end) => (&rest[..=end], end + 1),
                 None if rest.len() > LINE_BYTES_MAX => {
-                    let passed = rest.iter().position(|byte| *byte == b'\n');
+                    let passed = memchr(b'\n', rest);
                     next.is_inside_line = passed.is_none();
                     (&rest[..=LINE_BYTES_MAX], passed.map_or(rest.len(), |end| end + 1))
                 }

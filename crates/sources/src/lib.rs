@@ -8,12 +8,17 @@
 //! A chunk is handed out, and its position moves only when whoever took it says that it is safe (`commit`): what was read
 //! and not committed is read again after a crash. Lines have names, so that what is sent again counts once.
 //!
-//! This crate reads no clock and waits for nothing but for `journalctl`, and a moment for names: whoever polls sleeps in between.
+//! This crate reads no clock. It waits for `journalctl`, for files to grow as long as whoever polls says, and a moment for names.
 
 pub mod crowdsec_files;
 pub mod crowdsec_reader;
 pub mod file_follower;
 mod followed_file;
+#[cfg(target_os = "linux")]
+mod growth_watch;
+#[cfg(not(target_os = "linux"))]
+#[path = "no_growth_watch.rs"]
+mod growth_watch;
 pub mod journal_follower;
 pub mod line_reader;
 pub mod path_pattern;

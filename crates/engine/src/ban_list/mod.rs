@@ -38,6 +38,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use disk::AtomicFile;
 use event::Time;
+use event_listener::Event as Signal;
 use parking_lot::{Mutex, RwLock};
 use plan::AllowPlan;
 
@@ -68,6 +69,13 @@ pub struct BanChanges {
     pub next: u64,
 }
 
+impl BanChanges {
+    /// Returns true if nothing has changed.
+    pub fn is_empty(&self) -> bool {
+        self.new.is_none() && self.deleted.is_empty()
+    }
+}
+
 /// The table.
 #[derive(Debug, Default)]
 pub struct BanList {
@@ -77,6 +85,8 @@ pub struct BanList {
     /// Some label was lifted, and rules may see it in the statistics.
     has_lifted: AtomicBool,
     file: Option<Mutex<BanLog>>,
+    /// Those who wait for a change.
+    changed: Signal,
     /// The table's allow list, for who does not want to wait for the table.
     allow: RwLock<Arc<AllowPlan>>,
 }
@@ -249,8 +259,9 @@ impl BanList {
         ended
     }
 
-    /// Notes what look-ups ask before they take the lock.
+    /// Notes what look-ups ask before they take the lock, and wakes who waits for a change.
     fn note(&self, table: &BanTable) {
+        self.changed.notify(usize::MAX);
         self.has_ranges.store(table.has_ranges(), Ordering::Release);
         let has_lifted = table.sharing.as_ref().is_some_and(|sharing| !sharing.lifted.is_empty());
         self.has_lifted.store(has_lifted, Ordering::Release);
@@ -532,6 +543,11 @@ impl BanList {
         let mut table = self.table.lock();
         table.expire(now);
         BanChanges { new: Some(0..=table.last), deleted: Vec::new(), next: table.last }
+    }
+
+    /// Waits for the next change from here on; what ends by itself is none. Nothing may have changed all the same.
+    pub fn changed(&self) -> impl Future<Output = ()> + Send + Unpin + use<> {
+        self.changed.listen()
     }
 
     /// Returns what has changed since a number that was answered before; all that holds, where that is too long ago or not a

@@ -244,6 +244,35 @@ fn changes_are_streamed() {
     });
 }
 
+/// A question that waits has its answer when something changes, and only then.
+#[test]
+fn a_question_waits_for_a_change() {
+    with_labels(&[], |server| {
+        let nothing = json!({"new": [], "deleted": []});
+        let ask = |query: &str| server.get(&format!("/v1/bans/stream{query}")).json();
+        // Who asks for the first time is told everything at once.
+        assert_eq!(ask("?wait_ms=10000"), nothing);
+        assert_eq!(ask("?wait_ms=1"), nothing);
+        for value in ["192.0.2.9", "192.0.2.10"] {
+            std::thread::scope(|scope| {
+                let asked = scope.spawn(|| ask("?wait_ms=10000"));
+                // Either the question is there before the ban, and waits, or the ban before the question.
+                std::thread::sleep(Duration::from_millis(50));
+                label(server, "ip", "scanner", value);
+                assert_eq!(values(&asked.join().unwrap()["new"]), [value]);
+            });
+        }
+        // What somebody else does not ask for ends the wait, too.
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| ask("?wait_ms=10000&label=other"));
+            std::thread::sleep(Duration::from_millis(50));
+            server.ask("DELETE", "/v1/bans?value=192.0.2.9", &[], b"");
+            assert_eq!(asked.join().unwrap(), nothing);
+        });
+        check_problem(&server.get("/v1/bans/stream?wait_ms=soon"), 400, "invalid-parameter", "wait_ms");
+    });
+}
+
 #[test]
 fn what_is_lifted_rules_do_not_see_any_more() {
     with_labels(&[], |server| {

@@ -142,7 +142,8 @@ fn in_namespace(test: &str, probe: &[&str], work: impl FnOnce()) {
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
-    for line in text(&output.stdout).lines().filter(|line| line.starts_with("skipped: ")) {
+    let is_told = |line: &&str| line.starts_with("skipped: ") || line.starts_with("from a line");
+    for line in text(&output.stdout).lines().filter(is_told) {
         println!("{line}");
     }
 }
@@ -260,6 +261,84 @@ fn sets_of_nftables_are_in_step() {
         }
         run(["enforce", "nftables", "--once", "--server", &server.url], "").expect(0);
         assert_eq!(values("banned4").len(), 302);
+    });
+}
+
+/// A pipeline of lines such as `2026-11-26T10:00:00Z host doord: wrong code from 192.0.2.7`, the second of which bans.
+const DOOR: &str = r#"
+name = "door"
+input = "log"
+
+[log]
+patterns = ['^ \S+ doord: wrong code from <HOST>$']
+
+[[kind]]
+name = "ip"
+of = "log.ip"
+
+[[statistic]]
+name = "ip"
+keys = ["ip"]
+counts = ["seen"]
+windows = ["10s x 61"]
+
+[[label]]
+name = "banned"
+of = "ip"
+keep = "1h"
+decision = "ban"
+
+[[rule]]
+name = "WRONG_CODES"
+when = "ip.seen('10m') >= 1"
+score = 0
+effects = ["mark ip as 'banned' for 1h", "set reject"]
+"#;
+
+/// Each address is in the set once its second line is in the log, and none before. `--nocapture` says how long that takes.
+#[test]
+fn a_line_of_a_log_is_in_the_set() {
+    in_namespace("enforce::a_line_of_a_log_is_in_the_set", &["nft", "list", "ruleset"], || {
+        let data = Data::new(&["web"]);
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("auth.log");
+        let source = format!("[[source]]\nname = \"door\"\nfiles = ['{}']\n", log.display());
+        let config = data.file("door.toml", &format!("{DOOR}\n{source}"));
+        let server = Server::start(&data.path(), &["--config", &config]);
+        let _enforcer = enforce(&["nftables"], &server);
+        let mut file = std::fs::File::options().create(true).append(true).open(&log).unwrap();
+        let mut write = |address: &str| {
+            let line = format!("{} host doord: wrong code from {address}\n", jiff::Timestamp::now());
+            std::io::Write::write_all(&mut file, line.as_bytes()).unwrap();
+        };
+        let addresses: Vec<String> = (10..40).map(|last| format!("192.0.2.{last}")).collect();
+        // The first lines: who has one is not banned.
+        addresses.iter().for_each(|address| write(address));
+        let url = format!("{}/v1/sources", server.url);
+        wait(&json!(addresses.len()), || {
+            let text = ureq::get(&url).call().unwrap().body_mut().read_to_string().unwrap();
+            serde_json::from_str::<Value>(&text).unwrap()["sources"][0]["events"].clone()
+        });
+        assert_eq!(values("banned4"), listed(&[]));
+        let (mut known, mut took) = (Vec::new(), Vec::new());
+        for (at, address) in addresses.iter().enumerate() {
+            let started = Instant::now();
+            write(address);
+            known.push(address.clone());
+            known.sort();
+            let found = loop {
+                let found = values("banned4");
+                if found.len() >= known.len() || started.elapsed() > Duration::from_secs(60) {
+                    break found;
+                }
+            };
+            took.push(started.elapsed());
+            assert_eq!(found, known, "{address}");
+            // Not in step with the looks at the log.
+            std::thread::sleep(Duration::from_millis(60 + 7 * at as u64));
+        }
+        took.sort();
+        println!("from a line to the set: {:?}, at most {:?}", took[took.len() / 2], took[took.len() - 1]);
     });
 }
 

@@ -79,7 +79,7 @@ impl SourceTask {
                 (is_told, told) = (true, Instant::now());
             }
             if is_idle {
-                self.rest(&input);
+                self.rest(&mut input);
             }
         }
         if let OpenInput::Syslog(from) = &mut input {
@@ -163,11 +163,11 @@ impl SourceTask {
     }
 
     /// Waits for more.
-    fn rest(&self, input: &OpenInput) {
+    fn rest(&self, input: &mut OpenInput) {
         match input {
             // That waits for its program.
             OpenInput::Journal(_) => {}
-            OpenInput::Files(files) => thread::park_timeout(files.pause()),
+            OpenInput::Files(files) => files.wait(),
             OpenInput::Syslog(_) => thread::park_timeout(LOOK / 25),
         }
     }

@@ -9,6 +9,7 @@ use std::convert::Infallible;
 use std::future::ready;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
@@ -22,6 +23,7 @@ use futures_util::stream::{once, unfold};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{JsonBody, QueryParams};
@@ -37,17 +39,26 @@ const POSITIONS_MAX: usize = 1024;
 const FEEDS_MAX: usize = 16;
 /// Lines that are sent at once.
 const LINES: usize = 1000;
+/// Clients that may wait for a change at once. Others are answered at once.
+const WAITING_MAX: usize = 256;
+/// Longest wait for a change.
+const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The lists of bans that are being sent, and how far clients have read them.
 #[derive(Debug)]
 pub(super) struct BanFeeds {
     places: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
     positions: StreamPositions,
 }
 
 impl Default for BanFeeds {
     fn default() -> BanFeeds {
-        BanFeeds { places: Arc::new(Semaphore::new(FEEDS_MAX)), positions: StreamPositions::default() }
+        BanFeeds {
+            places: Arc::new(Semaphore::new(FEEDS_MAX)),
+            waiting: Arc::new(Semaphore::new(WAITING_MAX)),
+            positions: StreamPositions::default(),
+        }
     }
 }
 
@@ -164,7 +175,7 @@ struct BanStream<F> {
     is_begun: bool,
     is_first: bool,
     is_over: bool,
-    _place: OwnedSemaphorePermit,
+    _place: Option<OwnedSemaphorePermit>,
 }
 
 impl<F: BanForm> BanStream<F> {
@@ -208,34 +219,60 @@ pub(super) fn changes<F: BanForm>(
     stream: &str,
     form: F,
     is_startup: bool,
+    wait: Duration,
     headers: &HeaderMap,
 ) -> Result<Response, HttpFailure> {
     let place = feeds.place()?;
-    let (client, now, bans) = (client(stream, headers), node.now(), node.engine.ban_list());
+    let client = client(stream, headers);
     let position = if is_startup { None } else { feeds.positions.position(&client) };
-    let changes = position.map_or_else(|| bans.held(now), |number| bans.since(number, now));
-    let node = Arc::clone(&node);
-    let mut stream = BanStream {
-        node,
-        feeds,
-        form,
-        now,
-        client,
-        changes,
-        is_begun: false,
-        is_first: true,
-        is_over: false,
-        _place: place,
+    let begin = move |node: Arc<Node>, feeds: Arc<BanFeeds>, place| {
+        let (now, bans) = (node.now(), node.engine.ban_list());
+        let changes = position.map_or_else(|| bans.held(now), |number| bans.since(number, now));
+        let (is_begun, is_first, is_over) = (false, true, false);
+        BanStream { node, feeds, form, now, client, changes, is_begun, is_first, is_over, _place: place }
     };
+    let pages = |stream| unfold(stream, async |mut stream: BanStream<F>| Some((stream.next()?, stream)));
+    // Who waits has the head of the answer already, and no place among requests or lists.
+    if let Some(number) = position.filter(|number| !wait.is_zero() && !has_changed(&node, *number))
+        && let Ok(waiting) = Arc::clone(&feeds.waiting).try_acquire_owned()
+    {
+        drop(place);
+        let waited = once(async move {
+            wait_for_change(&node, number, wait.min(WAIT_MAX)).await;
+            drop(waiting);
+            // The semaphore is never closed.
+            let place = Arc::clone(&feeds.places).acquire_owned().await.ok();
+            begin(node, feeds, place)
+        });
+        let body = Body::from_stream(waited.flat_map(pages).map(Ok::<_, Infallible>));
+        return Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response());
+    }
+    let mut stream = begin(node, feeds, Some(place));
     // What fits into one page has a length.
     let first = stream.next().unwrap_or_default();
     let body = if stream.is_over {
         Body::from(first)
     } else {
-        let rest = unfold(stream, async |mut stream| stream.next().map(|page| (page, stream)));
-        Body::from_stream(once(ready(first)).chain(rest).map(Ok::<_, Infallible>))
+        Body::from_stream(once(ready(first)).chain(pages(stream)).map(Ok::<_, Infallible>))
     };
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// Returns true if there are changes since a number.
+fn has_changed(node: &Node, number: u64) -> bool {
+    !node.engine.ban_list().since(number, node.now()).is_empty()
+}
+
+/// Waits until there are changes since a number, but for so long at most.
+async fn wait_for_change(node: &Node, number: u64, at_most: Duration) {
+    let end = Instant::now() + at_most;
+    loop {
+        // It is told of what happens from here on, so a change behind the look is not missed.
+        let changed = node.engine.ban_list().changed();
+        if has_changed(node, number) || timeout_at(end, changed).await.is_err() {
+            return;
+        }
+    }
 }
 
 /// The changes to send.
@@ -246,6 +283,9 @@ pub(super) struct BanStreamParams {
     /// True for the whole list, and not only its changes.
     #[serde(default)]
     startup: bool,
+    /// Milliseconds for which the answer waits for a change where there is none, at most 10,000.
+    #[serde(default)]
+    wait_ms: u32,
     /// Only bans of this type, such as `ban`.
     #[serde(rename = "type")]
     decision: Option<String>,
@@ -280,8 +320,9 @@ pub(super) async fn stream(
     QueryParams(params): QueryParams<BanStreamParams>,
     headers: HeaderMap,
 ) -> Result<Response, HttpFailure> {
-    let BanStreamParams { startup, decision, label, pipeline } = params;
-    changes(node, feeds, "bans", BanFilter { decision, label, pipeline }, startup, &headers)
+    let BanStreamParams { startup, wait_ms, decision, label, pipeline } = params;
+    let (filter, wait) = (BanFilter { decision, label, pipeline }, Duration::from_millis(wait_ms.into()));
+    changes(node, feeds, "bans", filter, startup, wait, &headers)
 }
 
 /// The addresses to list.

@@ -4,6 +4,7 @@
 //! mode) or `v1/decisions?ip=` (proxies in live mode) below it. `cscli` lists the same bans as alerts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -141,7 +142,7 @@ pub(super) async fn stream(
     headers: HeaderMap,
 ) -> Result<Response, HttpFailure> {
     let is_startup = params.startup;
-    changes(node, feeds, "crowdsec", params, is_startup, &headers)
+    changes(node, feeds, "crowdsec", params, is_startup, Duration::ZERO, &headers)
 }
 
 /// The parameters that say whose decisions are asked for.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! all bans ─► the mirror ─► the target filled anew        at the start, after any failure, and every few minutes
-//! changes  ─► the mirror ─► the changes of the target     twenty times a second
+//! changes  ─► the mirror ─► the changes of the target     as the server tells them: a question waits for its answer
 //! ends     ─► the mirror ─► what lies inside of what has ended
 //! ```
 //!
@@ -34,6 +34,8 @@ use nftables::{NftablesOptions, NftablesTarget};
 
 /// Clocks that differ by less are taken as the same: the server tells its time in whole seconds.
 const SKEW: Span = Span::seconds(2);
+/// Milliseconds for which a question waits for a change. What ends by itself nobody tells.
+const WAIT_MS: &str = "1000";
 /// First and longest wait after a failure.
 const AGAIN: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(30)];
 
@@ -146,7 +148,7 @@ struct EnforceOptions {
     /// Address or network that is not enforced here, whatever the server says; may be repeated
     #[arg(long, value_name = "NETWORK", value_parser = network)]
     allow: Vec<BannedNetwork>,
-    /// Milliseconds between two questions
+    /// Least milliseconds between two questions; each is answered when something changes
     #[arg(long, value_name = "MS", default_value = "50", value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
     every: u64,
     /// Seconds between complete refills of the target, in case somebody else changed it
@@ -267,12 +269,14 @@ impl<T: EnforcementTarget> Enforcer<'_, T> {
     fn read(&mut self, is_startup: bool) -> Result<Vec<TargetChange>, CommandError> {
         let options = self.options;
         let mut query = vec![("type", options.decision.as_str())];
-        query.extend(is_startup.then_some(("startup", "true")));
+        query.push(if is_startup { ("startup", "true") } else { ("wait_ms", WAIT_MS) });
         query.extend(options.label.as_deref().map(|label| ("label", label)));
         query.extend(options.pipeline.as_deref().map(|pipeline| ("pipeline", pipeline)));
+        // The head of the answer, with the time, comes at once.
+        let asked = now();
         let (changes, date): (StreamedChanges, _) = self.client.ban_changes(&query, &self.agent)?;
         if let Some(date) = date {
-            let skew = date - now();
+            let skew = date - asked;
             if (skew.0 - self.skew.0).saturating_abs() > SKEW.0 {
                 self.skew = skew;
             }
@@ -310,13 +314,13 @@ impl<T: EnforcementTarget> Enforcer<'_, T> {
             (Duration::from_millis(self.options.every), Duration::from_secs(self.options.resync));
         let (mut filled, mut failed): (Option<Instant>, Option<(String, Duration)>) = (None, None);
         while !interrupt.raised() {
-            let is_first = filled.is_none();
+            let (is_first, asked) = (filled.is_none(), Instant::now());
             let is_startup = filled.is_none_or(|filled| filled.elapsed() >= resync);
             let result = self.read(is_startup).map_err(|error| (true, words(&error))).and_then(|changes| {
                 let told = if is_startup { self.fill(&changes) } else { self.tell(&changes) };
                 told.map_err(|why| (false, format!("{name}: {why}")))
             });
-            let mut wait = every;
+            let mut until = asked + every;
             match result {
                 Ok(()) => {
                     if is_startup {
@@ -328,7 +332,8 @@ impl<T: EnforcementTarget> Enforcer<'_, T> {
                     }
                 }
                 Err((is_of_server, why)) => {
-                    wait = failed.as_ref().map_or(AGAIN[0], |(_, wait)| (*wait * 2).min(AGAIN[1]));
+                    let wait = failed.as_ref().map_or(AGAIN[0], |(_, wait)| (*wait * 2).min(AGAIN[1]));
+                    until = Instant::now() + wait;
                     // The same is said once.
                     if failed.as_ref().is_none_or(|(before, _)| *before != why) {
                         say(format_args!("{why}; it is tried again until it succeeds"));
@@ -343,9 +348,9 @@ impl<T: EnforcementTarget> Enforcer<'_, T> {
                     }
                 }
             }
-            let until = Instant::now() + wait;
             while !interrupt.raised() && Instant::now() < until {
-                std::thread::sleep((until - Instant::now()).min(Duration::from_millis(100)));
+                let left = until.saturating_duration_since(Instant::now());
+                std::thread::sleep(left.min(Duration::from_millis(100)));
             }
         }
         Ok(Exit::Interrupted)

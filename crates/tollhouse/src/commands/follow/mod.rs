@@ -359,7 +359,7 @@ impl Follower<'_> {
                         return Err(CommandError::new(problem).help("is systemd running here?"));
                     }
                 }
-                None if is_idle && !self.args.once => thread::sleep(wait),
+                None if is_idle && !self.args.once => files.wait(),
                 None => {}
             }
             let is_stopped = self.interrupt.raised();
