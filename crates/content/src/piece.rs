@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use data_encoding::HEXLOWER;
-use event::Value;
+use event::{Value, dotted};
 
 use crate::address::MailAddress;
 use crate::network::{self, PrefixLengths};
@@ -96,6 +97,11 @@ pub fn pieces(value: &Value, how: Normalisation, out: &mut dyn FnMut(&str)) {
         }
         Value::String(text) => each(text, how, &mut |piece| out(&piece)),
         Value::Ip(ip) if let Normalisation::Network(prefixes) = how => out(&network::network(*ip, prefixes)),
+        Value::Ip(IpAddr::V4(ip)) if how == Normalisation::Exact => {
+            // Every event with an address has such a piece, so it is not left to the formatter.
+            let (text, length) = dotted(*ip);
+            out(std::str::from_utf8(&text[..length]).unwrap_or_default());
+        }
         Value::Bytes(bytes) => {
             let bytes = &bytes[..bytes.len().min(PIECE_BYTES_MAX / 2)];
             each(&HEXLOWER.encode(bytes), how, &mut |piece| out(&piece));

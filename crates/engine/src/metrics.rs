@@ -4,6 +4,7 @@
 use std::sync::atomic::AtomicU64;
 
 use gate::challenge::ChallengeRefusal;
+use parking_lot::RwLock;
 use plan::Pipeline;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -179,6 +180,37 @@ pub struct EngineMetrics {
     pub(crate) reviews_compared: Family<ReviewWordLabel, Counter>,
     pub(crate) challenges: ChallengeMetrics,
     pub(crate) forms: FormMetrics,
+    /// What each event adds to, by pipeline.
+    of_pipelines: RwLock<Vec<(String, PipelineCounters)>>,
+}
+
+/// The counters of a pipeline that each event adds to: they are not sought by a label that is made for it.
+#[derive(Clone, Debug)]
+pub(crate) struct PipelineCounters {
+    pub(crate) fields_events: Counter,
+    pub(crate) keys_derived: Counter,
+}
+
+impl EngineMetrics {
+    /// The counters of a pipeline.
+    pub(crate) fn of_pipeline(&self, pipeline: &Pipeline) -> PipelineCounters {
+        let find = |known: &[(String, PipelineCounters)]| {
+            known.iter().find(|(name, _)| *name == pipeline.name).map(|(_, counters)| counters.clone())
+        };
+        if let Some(known) = find(&self.of_pipelines.read()) {
+            return known;
+        }
+        let label = label(pipeline);
+        let counters = PipelineCounters {
+            fields_events: self.fields_events.get_or_create(&label).clone(),
+            keys_derived: self.keys_derived.get_or_create(&label).clone(),
+        };
+        let mut known = self.of_pipelines.write();
+        find(&known).unwrap_or_else(|| {
+            known.push((pipeline.name.clone(), counters.clone()));
+            counters
+        })
+    }
 }
 
 /// The counters of forms and bait.

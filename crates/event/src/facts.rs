@@ -1,8 +1,8 @@
 //! One row of named columns. The stages fill it from left to right; `judge` only reads it.
 
-use std::collections::HashMap;
 use std::fmt;
 
+use hashbrown::HashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{Type, Value};

@@ -519,6 +519,15 @@ impl ValueExpr {
 }
 
 impl BoolExpr {
+    /// Returns true if it searches a text by a regular expression, or says that it is not found.
+    fn is_search(&self) -> bool {
+        match self {
+            BoolExpr::Matches(..) => true,
+            BoolExpr::Not(inner) => matches!(**inner, BoolExpr::Matches(..)),
+            _ => false,
+        }
+    }
+
     pub(crate) fn eval(&self, env: EvalEnv<'_>) -> Option<bool> {
         match self {
             BoolExpr::Const(truth) => Some(*truth),
@@ -587,15 +596,24 @@ impl BoolExpr {
 }
 
 /// Kleene's conjunction (`decides` false) or disjunction (`decides` true): one deciding part settles it,
-/// otherwise one missing part makes it missing.
+/// otherwise one missing part makes it missing. Which one comes first does not matter, so regular expressions come last: they
+/// cost more than all else.
 fn junction(parts: &[BoolExpr], env: EvalEnv<'_>, decides: bool) -> Option<bool> {
-    let mut missing = false;
+    let (mut missing, mut has_searches) = (false, false);
+    let mut settles = |part: &BoolExpr| {
+        let truth = part.eval(env);
+        missing |= truth.is_none();
+        truth == Some(decides)
+    };
     for part in parts {
-        match part.eval(env) {
-            Some(truth) if truth == decides => return Some(decides),
-            Some(_) => {}
-            None => missing = true,
+        if part.is_search() {
+            has_searches = true;
+        } else if settles(part) {
+            return Some(decides);
         }
+    }
+    if has_searches && parts.iter().filter(|part| part.is_search()).any(settles) {
+        return Some(decides);
     }
     if missing { None } else { Some(!decides) }
 }

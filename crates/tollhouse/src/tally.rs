@@ -28,12 +28,17 @@ impl VerdictTally {
 
     /// Counts a decision.
     pub(crate) fn add(&mut self, decision: &DecisionJson) {
+        self.count(decision.action, decision.reasons.iter().map(|reason| reason.name.as_str()));
+    }
+
+    /// Counts a decision with this action, for which these rules fired.
+    pub(crate) fn count<'r>(&mut self, action: Action, rules: impl Iterator<Item = &'r str>) {
         self.decided += 1;
-        *self.actions.entry(decision.action).or_default() += 1;
-        for reason in &decision.reasons {
-            match self.rules.get_mut(&reason.name) {
+        *self.actions.entry(action).or_default() += 1;
+        for rule in rules {
+            match self.rules.get_mut(rule) {
                 Some(count) => *count += 1,
-                None => _ = self.rules.insert(reason.name.clone(), 1),
+                None => _ = self.rules.insert(rule.to_owned(), 1),
             }
         }
     }

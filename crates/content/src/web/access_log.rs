@@ -14,7 +14,7 @@ use std::net::IpAddr;
 
 use event::{Event, Facts, Slot, Time, Value};
 use jiff::tz::TimeZone;
-use memchr::{memchr_iter, memmem};
+use memchr::{memchr_iter, memchr2, memmem};
 
 use crate::network::{PrefixLengths, network};
 use crate::text::{received, truncate};
@@ -23,12 +23,15 @@ use crate::web::attack;
 use crate::web::link;
 use crate::web::pattern::RequestPatterns;
 use crate::web::proxy_log;
+use crate::web::recent::RecentResults;
 pub use crate::web::request_line::{AccessLogError, FIELD_BYTES_MAX};
 use crate::web::request_line::{push, read_request};
 use crate::web::request_target::normal_path;
 
 /// Longest line that is read.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
+/// Fields that most lines have.
+const FIELDS: usize = 12;
 /// Most parameter names of a query.
 pub const QUERY_NAMES_MAX: usize = 100;
 
@@ -109,6 +112,7 @@ pub fn event_in_zone(line: &[u8], zone: &TimeZone) -> Result<Event, AccessLogErr
         LogStamp::OfHaproxy(time) => return proxy_log::haproxy(line, bracket, time),
     };
     event.time = Some(time);
+    event.fields.reserve(FIELDS);
     client(&line[..bracket], &mut event)?;
 
     let mut rest = LineCursor { line, at: bracket + TIME_BYTES + 2 };
@@ -159,8 +163,46 @@ fn log_time(text: &[u8]) -> Option<Time> {
     // Cheap refusal of the many brackets that begin no time.
     let shape = matches!(text, [_, _, b'/', _, _, _, b'/', _, _, _, _, b':', ..]);
     let text = std::str::from_utf8(text).ok().filter(|_| shape)?;
-    let timestamp = jiff::Timestamp::strptime("%d/%b/%Y:%H:%M:%S %z", text).ok()?;
-    Some(Time(timestamp.as_microsecond()))
+    usual_time(text.as_bytes()).or_else(|| {
+        let timestamp = jiff::Timestamp::strptime("%d/%b/%Y:%H:%M:%S %z", text).ok()?;
+        Some(Time(timestamp.as_microsecond()))
+    })
+}
+
+/// The time of a text that has each part as servers write it. Whatever is unusual about it is left to who knows all of time.
+fn usual_time(text: &[u8]) -> Option<Time> {
+    const MONTHS: [&[u8]; 12] =
+        [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
+    let number = |at: usize, length: usize| {
+        let digits = text.get(at..at + length)?;
+        let is_number = digits.iter().all(u8::is_ascii_digit);
+        is_number.then(|| digits.iter().fold(0i64, |sum, digit| sum * 10 + i64::from(digit - b'0')))
+    };
+    let within = |at: usize, length: usize, from: i64, to: i64| {
+        number(at, length).filter(|number| (from..=to).contains(number))
+    };
+    let is_separated = text.len() == TIME_BYTES
+        && [(2, b'/'), (6, b'/'), (11, b':'), (14, b':'), (17, b':'), (20, b' ')]
+            .into_iter()
+            .all(|(at, separator)| text[at] == separator);
+    if !is_separated {
+        return None;
+    }
+    // Months end differently from the 29th day on.
+    let (day, year) = (within(0, 2, 1, 28)?, within(7, 4, 1970, 9998)?);
+    let month = 1 + i64::try_from(MONTHS.iter().position(|name| *name == &text[3..6])?).ok()?;
+    let (hours, minutes, seconds) = (within(12, 2, 0, 23)?, within(15, 2, 0, 59)?, within(18, 2, 0, 59)?);
+    let offset = within(22, 2, 0, 14)? * 3600 + within(24, 2, 0, 59)? * 60;
+    let offset = match text[21] {
+        b'+' => offset,
+        b'-' => -offset,
+        _ => return None,
+    };
+    // Days since 1970, by years that begin in March (Howard Hinnant, `days_from_civil`).
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (era, year) = (year / 400, year % 400);
+    let days = era * 146_097 + year * 365 + year / 4 - year / 100 + (153 * month + 2) / 5 + day - 1 - 719_468;
+    Some(Time::from_seconds(days * 86_400 + hours * 3600 + minutes * 60 + seconds - offset))
 }
 
 /// Most words that stand before the client's address: a syslog prefix and a virtual host.
@@ -218,19 +260,20 @@ impl<'l> LineCursor<'l> {
     pub(crate) fn quoted(&mut self, ends: impl Fn(&[u8]) -> bool) -> Option<&'l [u8]> {
         self.skip_spaces();
         let inside = self.rest().strip_prefix(b"\"")?;
-        let mut escaped = false;
-        for (length, &byte) in inside.iter().enumerate() {
-            if escaped {
-                escaped = false;
-            } else if byte == b'\\' {
-                escaped = true;
-            } else if byte == b'"' {
-                let after = &inside[length + 1..];
-                if (after.is_empty() || after.starts_with(b" ")) && ends(after) {
-                    self.at += length + 2;
-                    self.skip_spaces();
-                    return Some(&inside[..length]);
-                }
+        let mut from = 0;
+        while let Some(found) = memchr2(b'"', b'\\', inside.get(from..)?) {
+            let length = from + found;
+            from = length + 1;
+            if inside[length] == b'\\' {
+                // Whatever follows is escaped.
+                from += 1;
+                continue;
+            }
+            let after = &inside[length + 1..];
+            if (after.is_empty() || after.starts_with(b" ")) && ends(after) {
+                self.at += length + 2;
+                self.skip_spaces();
+                return Some(&inside[..length]);
             }
         }
         None
@@ -284,7 +327,8 @@ pub(crate) fn unescape(bytes: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// Fills what follows from a request's fields: the second half of [`HttpColumns`], and the client's network.
-/// A fact whose field is missing stays missing, but for `http.agent_empty`. About 2 µs.
+/// A fact whose field is missing stays missing, but for `http.agent_empty`. Where path, agent and referer were met of late, most of
+/// it is remembered.
 pub fn features(
     columns: &HttpColumns,
     prefixes: PrefixLengths,
@@ -299,30 +343,86 @@ pub fn features(
         facts.set(columns.not_found, matches!(status, 404 | 410));
         facts.set(columns.server_error, status >= 500);
     }
-    agent_features(columns, patterns, facts);
-    target_features(columns, patterns, facts);
-    let referer = field(facts, columns.referer).and_then(|referer| link::Link::parse(&referer));
-    if let Some(referer) = referer {
-        if let Some(host) = field(facts, columns.host).and_then(|host| link::host(&host)) {
-            facts.set(columns.referer_self, referer.host == host);
+    let recent = &patterns.recent;
+    let agent = field(facts, columns.agent).map(|agent| {
+        let is_empty = matches!(agent.trim(), "" | "-");
+        (is_empty, recent.agents.get(agent, |agent| AgentTraits::of(agent, patterns)))
+    });
+    let referer = field(facts, columns.referer)
+        .map(|referer| recent.referers.get(referer, |referer| RefererTraits::of(referer, patterns)));
+    let host = field(facts, columns.host).map(|host| recent.hosts.get(host, link::host));
+
+    facts.set(columns.agent_empty, agent.as_ref().is_none_or(|(is_empty, _)| *is_empty));
+    if let Some((false, agent)) = &agent {
+        facts.set(columns.agent_bot, agent.is_bot);
+        facts.set(columns.agent_tool, agent.is_tool);
+        facts.set(columns.agent_family, &*agent.family);
+    }
+    let has_code = agent.is_some_and(|(_, agent)| agent.has_code)
+        || referer.as_ref().is_some_and(|referer| referer.has_code);
+    target_features(columns, patterns, has_code, facts);
+    if let Some(of) = referer.as_ref().and_then(|referer| referer.host.as_deref()) {
+        if let Some(host) = host.as_deref().and_then(Option::as_deref) {
+            facts.set(columns.referer_self, of == host);
         }
-        facts.set(columns.referer_host, referer.host);
+        facts.set(columns.referer_host, of);
     }
 }
 
 /// The text of a fact, bounded; other adapters than this one may have set it.
-fn field(facts: &Facts, slot: Slot) -> Option<String> {
-    facts.get(slot)?.as_str().map(|text| truncate(text, FIELD_BYTES_MAX).to_owned())
+fn field(facts: &Facts, slot: Slot) -> Option<&str> {
+    facts.get(slot)?.as_str().map(|text| truncate(text, FIELD_BYTES_MAX))
 }
 
-fn agent_features(columns: &HttpColumns, patterns: &RequestPatterns, facts: &mut Facts) {
-    let agent = field(facts, columns.agent).filter(|agent| !matches!(agent.trim(), "" | "-"));
-    facts.set(columns.agent_empty, agent.is_none());
-    let Some(agent) = agent else { return };
-    let lower = agent.to_ascii_lowercase();
-    facts.set(columns.agent_bot, patterns.robots.matches(&lower));
-    facts.set(columns.agent_tool, patterns.tools.matches(&lower));
-    facts.set(columns.agent_family, mask_versions(&agent));
+/// What only the text of an agent, a path, a referer or a host decides, of those that were met of late.
+#[derive(Debug, Default)]
+pub(crate) struct RecentTraits {
+    agents: RecentResults<AgentTraits>,
+    paths: RecentResults<PathTraits>,
+    referers: RecentResults<RefererTraits>,
+    hosts: RecentResults<Option<String>>,
+}
+
+/// What an agent says of a client.
+#[derive(Debug)]
+struct AgentTraits {
+    is_bot: bool,
+    is_tool: bool,
+    family: Box<str>,
+    has_code: bool,
+}
+
+impl AgentTraits {
+    fn of(agent: &str, patterns: &RequestPatterns) -> AgentTraits {
+        let lower = agent.to_ascii_lowercase();
+        AgentTraits {
+            is_bot: patterns.robots.matches(&lower),
+            is_tool: patterns.tools.matches(&lower),
+            family: mask_versions(agent).into(),
+            has_code: has_code(agent, patterns),
+        }
+    }
+}
+
+/// What a referer says.
+#[derive(Debug)]
+struct RefererTraits {
+    host: Option<Box<str>>,
+    has_code: bool,
+}
+
+impl RefererTraits {
+    fn of(referer: &str, patterns: &RequestPatterns) -> RefererTraits {
+        let link = link::Link::parse(referer);
+        RefererTraits {
+            host: link.map(|link| link.host.into_boxed_str()),
+            has_code: has_code(referer, patterns),
+        }
+    }
+}
+
+fn has_code(text: &str, patterns: &RequestPatterns) -> bool {
+    attack::is_injection(&attack::decode(text), &patterns.attacks)
 }
 
 /// Each run that begins with a digit and goes on with digits, dots and underscores, as `0`.
@@ -368,51 +468,77 @@ const METHODS: [&str; 16] = [
     "UNLOCK",
 ];
 
-fn target_features(columns: &HttpColumns, patterns: &RequestPatterns, facts: &mut Facts) {
+/// What a path says.
+#[derive(Debug)]
+struct PathTraits {
+    normal: Box<str>,
+    depth: usize,
+    ending: Option<Box<str>>,
+    has_scheme: bool,
+    is_probe: bool,
+    is_exploit: bool,
+    has_code: bool,
+}
+
+impl PathTraits {
+    fn of(path: &str, patterns: &RequestPatterns) -> PathTraits {
+        let normal = normal_path(path);
+        let mut segments = path.split('/').filter(|segment| !segment.is_empty());
+        let depth = segments.clone().count();
+        let ending = segments
+            .next_back()
+            .and_then(|last| last.rsplit_once('.'))
+            .map(|(_, ending)| ending.to_ascii_lowercase().into_boxed_str())
+            .filter(|ending| (1..=8).contains(&ending.len()))
+            .filter(|ending| ending.bytes().all(|byte| byte.is_ascii_alphanumeric()));
+        let sent = attack::decode(path);
+        let other = (normal != path).then(|| attack::decode(&normal)).filter(|normal| *normal != sent);
+        let any = |is_meant: &dyn Fn(&str) -> bool| is_meant(&sent) || other.as_deref().is_some_and(is_meant);
+        PathTraits {
+            depth,
+            ending,
+            has_scheme: memmem::find(path.as_bytes(), b"://").is_some(),
+            is_probe: any(&|path| patterns.probes.matches(path)),
+            is_exploit: any(&|path| patterns.exploits.matches(path)),
+            has_code: any(&|path| attack::is_injection(path, &patterns.attacks)),
+            normal: truncate(&normal, FIELD_BYTES_MAX).into(),
+        }
+    }
+}
+
+fn target_features(columns: &HttpColumns, patterns: &RequestPatterns, has_code: bool, facts: &mut Facts) {
     let method = field(facts, columns.method);
-    if let Some(method) = &method {
-        facts.set(columns.method_odd, !METHODS.contains(&method.as_str()));
+    let is_connect = method == Some("CONNECT");
+    let is_odd = method.map(|method| !METHODS.contains(&method));
+    if let Some(is_odd) = is_odd {
+        facts.set(columns.method_odd, is_odd);
     }
     let Some(path) = field(facts, columns.path) else { return };
+    let path = patterns.recent.paths.get(path, |path| PathTraits::of(path, patterns));
     let query = field(facts, columns.query).unwrap_or_default();
-    facts.set(
-        columns.proxy_request,
-        method.as_deref() == Some("CONNECT") || memmem::find(path.as_bytes(), b"://").is_some(),
-    );
-    let normal = normal_path(&path);
-    facts.set(columns.path_normal, truncate(&normal, FIELD_BYTES_MAX));
-    let mut segments = path.split('/').filter(|segment| !segment.is_empty());
-    facts.set(columns.path_depth, segments.clone().count());
-    let ending = segments
-        .next_back()
-        .and_then(|last| last.rsplit_once('.'))
-        .map(|(_, ending)| ending.to_ascii_lowercase());
-    let ending = ending.filter(|ending| (1..=8).contains(&ending.len()));
-    let ending = ending.filter(|ending| ending.bytes().all(|byte| byte.is_ascii_alphanumeric()));
-    facts
-        .set(columns.is_page, ending.as_ref().is_none_or(|ending| !ASSET_ENDINGS.contains(&ending.as_str())));
-    if let Some(ending) = ending {
-        facts.set(columns.extension, ending);
-    }
-    let paths = [attack::decode(&path), attack::decode(&normal)];
-    facts.set(columns.probe, paths.iter().any(|path| patterns.probes.matches(path)));
-    facts.set(columns.exploit, paths.iter().any(|path| patterns.exploits.matches(path)));
-    let said = [columns.query, columns.agent, columns.referer]
-        .map(|slot| attack::decode(&field(facts, slot).unwrap_or_default()));
-    let [query_said, agent, referer] = &said;
-    let all = [&paths[0], &paths[1], query_said, agent, referer].map(String::as_str).join("\n");
-    facts.set(columns.injection, attack::is_injection(&all, &patterns.attacks));
-    facts.set(columns.query_length, query.len());
+    let query_length = query.len();
+    let (mut names, mut query_has_code) = (Vec::<String>::new(), false);
     if !query.is_empty() {
-        let mut names: Vec<String> = Vec::new();
+        query_has_code = self::has_code(query, patterns);
         for (name, _) in url::form_urlencoded::parse(query.as_bytes()).take(QUERY_NAMES_MAX) {
             if !name.is_empty() && !names.iter().any(|known| *known == name) {
                 names.push(name.into_owned());
             }
         }
-        if !names.is_empty() {
-            facts.set(columns.query_names, names);
-        }
+    }
+    facts.set(columns.proxy_request, is_connect || path.has_scheme);
+    facts.set(columns.path_normal, &*path.normal);
+    facts.set(columns.path_depth, path.depth);
+    facts.set(columns.is_page, path.ending.as_deref().is_none_or(|ending| !ASSET_ENDINGS.contains(&ending)));
+    if let Some(ending) = path.ending.as_deref() {
+        facts.set(columns.extension, ending);
+    }
+    facts.set(columns.probe, path.is_probe);
+    facts.set(columns.exploit, path.is_exploit);
+    facts.set(columns.injection, has_code || path.has_code || query_has_code);
+    facts.set(columns.query_length, query_length);
+    if !names.is_empty() {
+        facts.set(columns.query_names, names);
     }
 }
 
@@ -486,6 +612,44 @@ mod tests {
         }
         let line = b"203.0.113.7 - - [17/May/2015:12:05:03 +0200] \"GET / HTTP/1.0\" 200 1\r\n";
         assert_eq!(event(line).unwrap().time, Some(Time::from_seconds(1_431_857_103)));
+    }
+
+    #[test]
+    fn times_are_read_as_by_who_knows_all_of_time() {
+        let mut usual = 0;
+        let mut check = |text: &str| {
+            let expected = jiff::Timestamp::strptime("%d/%b/%Y:%H:%M:%S %z", text).ok();
+            let expected = expected.map(|time| Time(time.as_microsecond()));
+            assert_eq!(log_time(text.as_bytes()), expected, "{text}");
+            usual += usize::from(usual_time(text.as_bytes()).is_some());
+        };
+        for year in [1970, 1972, 1999, 2000, 2015, 2024, 2026, 2100, 2400, 9998, 9999] {
+            for month in [
+                "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec", "may",
+                "xyz",
+            ] {
+                for day in ["00", "01", "28", "29", "30", "31", "32"] {
+                    check(&format!("{day}/{month}/{year}:10:05:03 +0000"));
+                }
+            }
+        }
+        for rest in [
+            "00:00:00 +0000",
+            "23:59:59 -1130",
+            "24:00:00 +0000",
+            "23:59:60 +0000",
+            "10:60:00 +0000",
+            "10:05:03 +0060",
+            "10:05:03 +1400",
+            "10:05:03 -2359",
+            "10:05:03 +9900",
+            "10:05:03 0000+",
+            "10:05:03+00000",
+            "1a:05:03 +0000",
+        ] {
+            check(&format!("17/May/2015:{rest}"));
+        }
+        assert!(usual > 200, "{usual}");
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //! People search for `union select committee` and read about `/etc/passwd`; so what is looked for is what attacks need in
 //! order to work, not a word that they share with those who write about them.
 
-use memchr::{memchr_iter, memmem};
+use std::borrow::Cow;
+
+use memchr::{memchr, memchr_iter, memmem};
 use percent_encoding::percent_decode;
 
 use crate::web::pattern::PatternList;
@@ -11,9 +13,20 @@ use crate::web::pattern::PatternList;
 /// Returns the text that is looked at, decoded twice as attackers encode twice, in lower case, plus signs as spaces. SQL's
 /// empty comments are spaces, too.
 pub(crate) fn decode(text: &str) -> String {
-    let once: Vec<u8> = percent_decode(text.as_bytes()).collect();
-    let twice = percent_decode(&once).decode_utf8_lossy();
-    twice.replace('+', " ").replace("/**/", " ").to_ascii_lowercase()
+    // Most have nothing to be decoded.
+    let once: Cow<'_, [u8]> = percent_decode(text.as_bytes()).into();
+    let mut said = match once {
+        Cow::Borrowed(_) => text.to_owned(),
+        Cow::Owned(once) => percent_decode(&once).decode_utf8_lossy().into_owned(),
+    };
+    said.make_ascii_lowercase();
+    if memchr(b'+', said.as_bytes()).is_some() {
+        said = said.replace('+', " ");
+    }
+    if memmem::find(said.as_bytes(), b"/**/").is_some() {
+        said = said.replace("/**/", " ");
+    }
+    said
 }
 
 /// Returns whether a decoded text carries SQL, script, shell, templates or a way out of a directory.
@@ -109,6 +122,22 @@ mod tests {
             "",
         ] {
             assert!(!is_injection(&decode(said), &lists.attacks), "{said}");
+        }
+    }
+
+    #[test]
+    fn texts_are_decoded_twice() {
+        for (text, decoded) in [
+            ("", ""),
+            ("/A?b=C", "/a?b=c"),
+            ("a+b", "a b"),
+            ("a%2Bb%252Bc", "a b c"),
+            ("a/**/b%2F**/c", "a b c"),
+            ("%2525 %zz %", "% %zz %"),
+            ("%C3%84\u{c4}", "\u{c4}\u{c4}"),
+            ("%FF", "\u{fffd}"),
+        ] {
+            assert_eq!(decode(text), decoded, "{text}");
         }
     }
 

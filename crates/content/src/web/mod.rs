@@ -11,6 +11,7 @@ pub mod link;
 pub mod messenger;
 pub mod pattern;
 mod proxy_log;
+mod recent;
 pub mod redirect;
 mod request_line;
 pub mod request_target;

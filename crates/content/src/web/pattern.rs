@@ -14,6 +14,7 @@ use regex::{RegexBuilder, RegexSet, RegexSetBuilder};
 
 use crate::list_file::{self, ListError};
 use crate::text::character::is_alphanumeric;
+use crate::web::access_log::RecentTraits;
 
 /// Most patterns of a list.
 pub const PATTERNS_MAX: usize = 10_000;
@@ -227,6 +228,8 @@ pub struct RequestPatterns {
     pub tools: PatternList,
     /// Agents that declare themselves robots.
     pub robots: PatternList,
+    /// What they found of late.
+    pub(crate) recent: RecentTraits,
 }
 
 impl RequestPatterns {
@@ -243,6 +246,7 @@ impl RequestPatterns {
             attacks: list("attacks")?,
             tools: list("tools")?,
             robots: list("robots")?,
+            recent: RecentTraits::default(),
         })
     }
 

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::classifiers::TokenKeys;
 use super::fields::RowDraft;
-use plan::{DistinctPlan, KindPlan, LabelPlan, ONCE, Pipeline};
+use plan::{DistinctPlan, KeyField, KeyFields, KindPlan, LabelPlan, ONCE, Pipeline};
 
 /// Most pairs of one event, over all distinct counts.
 const PAIRS_MAX: usize = 1024;
@@ -46,7 +46,7 @@ pub struct PreparedEvent {
 /// The part of a list of keys for each `T` of a pipeline. Those of a few kinds lie beside the rest: events have many.
 #[derive(Debug)]
 struct KeyRanges<T> {
-    parts: SmallVec<[Range<u16>; 12]>,
+    parts: SmallVec<[Range<u16>; 16]>,
     of: PhantomData<fn() -> T>,
 }
 
@@ -193,6 +193,7 @@ pub(crate) fn derive_with(
     logged: impl Fn(TableIndex<KindPlan>) -> Option<Vec<Shingle>>,
 ) -> PreparedEvent {
     let pipeline = &row.pipeline;
+    let mut hashed = HashedFacts { facts: &row.facts, secret, known: SmallVec::new() };
     let (mut keys, mut uncounted) = (Vec::with_capacity(64), Vec::new());
     let mut by_kind = KeyRanges::with_capacity(pipeline.kinds.len());
     for (index, plan) in pipeline.kinds.entries() {
@@ -205,7 +206,10 @@ pub(crate) fn derive_with(
         };
         match logged(index) {
             Some(shingles) => shingles.into_iter().for_each(add),
-            None => pieces(plan, &row.facts, |piece| add(secret.shingle(piece.as_bytes()))),
+            None if plan.when.as_ref().is_none_or(|when| when.fires(&row.facts)) => {
+                hashed.each(&plan.fields, &mut add);
+            }
+            None => {}
         }
         by_kind.push(start..keys.len());
     }
@@ -214,6 +218,10 @@ pub(crate) fn derive_with(
     for distinct in &pipeline.distincts {
         let start = pairs.len();
         let owners = of_kind(pipeline, &keys, &uncounted, &by_kind, distinct.per);
+        if owners.is_empty() {
+            by_distinct.push(start..start);
+            continue;
+        }
         if distinct.members.is_some() {
             // The event adds no value: its owners are looked at.
             let looks = owners.iter().map(|owner| DistinctPair {
@@ -224,8 +232,8 @@ pub(crate) fn derive_with(
             by_distinct.push(start..pairs.len());
             continue;
         }
-        let mut values = Vec::new();
-        distinct.of.pieces(&row.facts, &mut |piece| values.push(secret.shingle(piece.as_bytes())));
+        let mut values = SmallVec::<[Shingle; 8]>::new();
+        hashed.each(&distinct.of, &mut |shingle| values.push(shingle));
         for owner in owners {
             for value in values.iter().take(PAIRS_MAX.saturating_sub(pairs.len())) {
                 let pair = secret.pair(owner.shingle, *value);
@@ -247,6 +255,29 @@ pub(crate) fn derive_with(
     let tokens = TokenKeys::derive(pipeline, &row.facts, secret, owners);
     let once = row.event_id.as_deref().map(|id| once(pipeline, secret, "event", id));
     PreparedEvent { keys, uncounted, by_kind, pairs, by_distinct, marks, by_label, tokens, once, row }
+}
+
+/// The hashes of facts: several kinds and distinct counts are of one fact, which is cut and hashed once.
+struct HashedFacts<'r> {
+    facts: &'r Facts,
+    secret: &'r Secret,
+    known: SmallVec<[(KeyField, SmallVec<[Shingle; 1]>); 12]>,
+}
+
+impl HashedFacts<'_> {
+    /// Hands on the hashes of the pieces of some fields.
+    fn each(&mut self, fields: &KeyFields, out: &mut dyn FnMut(Shingle)) {
+        let Some(field) = fields.single() else {
+            return fields.pieces(self.facts, &mut |piece| out(self.secret.shingle(piece.as_bytes())));
+        };
+        if let Some((_, shingles)) = self.known.iter().find(|(known, _)| *known == field) {
+            return shingles.iter().for_each(|shingle| out(*shingle));
+        }
+        let mut shingles = SmallVec::<[Shingle; 1]>::new();
+        fields.pieces(self.facts, &mut |piece| shingles.push(self.secret.shingle(piece.as_bytes())));
+        shingles.iter().for_each(|shingle| out(*shingle));
+        self.known.push((field, shingles));
+    }
 }
 
 /// The pieces of a kind in a row, normalised as they are hashed.

@@ -230,7 +230,8 @@ pub(crate) enum ObserveMode {
 /// The ledger's request for an event's keys.
 pub(crate) fn request(prepared: &PreparedEvent, asked: &RuleTakes<'_>, what: ObserveMode) -> ObserveRequest {
     let time = prepared.row.time;
-    let mut observations = Vec::with_capacity(prepared.keys.len() + prepared.pairs.len());
+    let room = prepared.keys.len() + prepared.pairs.len() + prepared.marks.len();
+    let mut observations = Vec::with_capacity(room);
     for (index, plan) in prepared.row.pipeline.kinds.entries() {
         let keys = prepared.counted_keys(index).iter();
         match what {

@@ -14,14 +14,16 @@ use crate::metrics::{ActionLabel, BaitLabel, FormLabel, NotifyLabel, PipelineLab
 
 impl Engine {
     pub(super) fn count_prepared(&self, prepared: &PreparedEvent) {
-        let label = label(&prepared.row.pipeline);
-        self.metrics.fields_events.get_or_create(&label).inc();
-        self.metrics.keys_derived.get_or_create(&label).inc_by(prepared.keys.len() as u64);
+        let pipeline = &prepared.row.pipeline;
+        let counters = self.metrics.of_pipeline(pipeline);
+        counters.fields_events.inc();
+        counters.keys_derived.inc_by(prepared.keys.len() as u64);
         if prepared.row.clamped {
-            self.metrics.fields_clamped.get_or_create(&label).inc();
+            self.metrics.fields_clamped.get_or_create(&label(pipeline)).inc();
         }
         if prepared.row.ignored > 0 {
-            self.metrics.fields_ignored.get_or_create(&label).inc_by(u64::from(prepared.row.ignored));
+            let ignored = u64::from(prepared.row.ignored);
+            self.metrics.fields_ignored.get_or_create(&label(pipeline)).inc_by(ignored);
         }
         self.count_form(&prepared.row);
     }
