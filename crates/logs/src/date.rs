@@ -93,6 +93,24 @@ impl DateParts {
     }
 }
 
+/// The time of the last date of a source: lines that are written within a second have one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct KnownTime(Option<(DateParts, Time, Option<Time>)>);
+
+impl KnownTime {
+    /// Returns the time that parts mean. The zone is one source's, so it is that of the last date.
+    pub(crate) fn of(&mut self, parts: DateParts, context: &DateContext) -> Option<Time> {
+        match self.0 {
+            Some((known, now, time)) if known == parts && now == context.now => time,
+            _ => {
+                let time = parts.time(context);
+                self.0 = Some((parts, context.now, time));
+                time
+            }
+        }
+    }
+}
+
 /// Returns the month of an English name or its first three letters, from 1.
 pub(crate) fn month(name: &str) -> Option<i8> {
     const MONTHS: [&str; 12] =

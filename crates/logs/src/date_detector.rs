@@ -1,6 +1,6 @@
 //! Finds the date of a line among many forms: the one that the last line had first, else the one that begins first.
 
-use crate::date::DateContext;
+use crate::date::{DateContext, KnownTime};
 use crate::date_pattern::{DatePattern, FoundDate, LINE_START_MARK};
 use crate::line_pattern::LinePatternError;
 
@@ -58,6 +58,7 @@ pub struct DateDetector {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LastDate {
     form: Option<(usize, usize, usize)>,
+    time: KnownTime,
 }
 
 impl DateDetector {
@@ -116,14 +117,14 @@ impl DateDetector {
     pub fn find(&self, line: &str, context: &DateContext, last: &mut LastDate) -> Option<FoundDate> {
         if let Some((form, start, end)) = last.form
             && let Some(pattern) = self.patterns.get(form)
-            && let Some(found) = pattern.find(line, context)
+            && let Some(found) = pattern.find(line, context, &mut last.time)
             && (pattern.is_anchored() || self.patterns.len() == 1 || (found.start, found.end) == (start, end))
         {
             return Some(found);
         }
         let mut best: Option<(usize, FoundDate)> = None;
         for (form, pattern) in self.patterns.iter().enumerate() {
-            let Some(found) = pattern.find(line, context) else { continue };
+            let Some(found) = pattern.find(line, context, &mut last.time) else { continue };
             let is_anchored = pattern.is_anchored();
             if is_anchored || best.as_ref().is_none_or(|(_, best)| found.start < best.start) {
                 best = Some((form, found));

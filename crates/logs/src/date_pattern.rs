@@ -14,7 +14,7 @@
 
 use event::Time;
 
-use crate::date::{DateContext, DateParts, month, zone_offset};
+use crate::date::{DateContext, DateParts, KnownTime, month, zone_offset};
 use crate::line_pattern::{LinePattern, LinePatternError, MatchedGroups};
 use crate::python_regex::LineAnchors;
 
@@ -326,17 +326,17 @@ impl DatePattern {
     }
 
     /// Searches a line for a date.
-    pub fn find(&self, line: &str, context: &DateContext) -> Option<FoundDate> {
+    pub(crate) fn find(&self, line: &str, context: &DateContext, last: &mut KnownTime) -> Option<FoundDate> {
         match &self.search {
             Search::Linear(regex) => {
                 let captures = regex.captures(line)?;
-                self.found(line, context, |group| {
+                self.found(line, (context, last), |group| {
                     captures.get(group).map(|group| (group.start(), group.end()))
                 })
             }
             Search::Bounded(pattern) => {
                 let groups: MatchedGroups = pattern.search(line).ok()??;
-                self.found(line, context, |group| groups.range(group))
+                self.found(line, (context, last), |group| groups.range(group))
             }
         }
     }
@@ -344,13 +344,13 @@ impl DatePattern {
     fn found(
         &self,
         line: &str,
-        context: &DateContext,
+        (context, last): (&DateContext, &mut KnownTime),
         range: impl Fn(usize) -> Option<(usize, usize)>,
     ) -> Option<FoundDate> {
         let (start, end) = range(0)?;
         let text = |group: usize| range(group).map(|(start, end)| &line[start..end]);
         let (taken, time) = match self.reading {
-            Reading::Fields => (range(1).unwrap_or((start, end)), self.time(context, text)),
+            Reading::Fields => (range(1).unwrap_or((start, end)), self.time((context, last), text)),
             Reading::Nothing => ((start, start), None),
             Reading::Epoch(0) | Reading::LongEpoch(0) => {
                 let taken = (1..=3).find_map(&range)?;
@@ -369,7 +369,11 @@ impl DatePattern {
         Some(FoundDate { start, end, taken, time: time.filter(|_| taken.0 < taken.1) })
     }
 
-    fn time<'l>(&self, context: &DateContext, text: impl Fn(usize) -> Option<&'l str>) -> Option<Time> {
+    fn time<'l>(
+        &self,
+        (context, last): (&DateContext, &mut KnownTime),
+        text: impl Fn(usize) -> Option<&'l str>,
+    ) -> Option<Time> {
         let mut parts = DateParts::default();
         let mut is_afternoon = None;
         let mut hour_of_half = None;
@@ -397,7 +401,7 @@ impl DatePattern {
         if let Some(hour) = hour_of_half {
             parts.hour = hour % 12 + if is_afternoon == Some(true) { 12 } else { 0 };
         }
-        parts.time(context)
+        last.of(parts, context)
     }
 }
 

@@ -209,6 +209,10 @@ impl LogLineReader {
         let mut fields = BTreeMap::new();
         let mut content = None;
         if let Some(prefix) = &self.prefix {
+            // Most lines are of something else: a pass for the patterns' words costs less than the prefix.
+            if self.lines == 1 && !self.patterns.may_match(&text) {
+                return LineReading::Unread;
+            }
             let groups = match prefix.search(&text) {
                 Ok(Some(groups)) => groups,
                 Ok(None) => return LineReading::Unread,

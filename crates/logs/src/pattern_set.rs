@@ -14,6 +14,8 @@ pub struct PatternSet {
     patterns_of_word: Vec<Vec<usize>>,
     /// Patterns that need no text, one bit each.
     always: Vec<u64>,
+    /// True if a needed text has a line's end in it.
+    is_by_line_ends: bool,
 }
 
 /// The patterns of a set that may match in a line.
@@ -62,17 +64,18 @@ impl PatternSet {
             .match_kind(MatchKind::Standard)
             .ascii_case_insensitive(true)
             .build(words.iter().map(|(word, _)| word));
+        let is_by_line_ends = words.iter().any(|(word, _)| word.contains(&b'\n'));
         let patterns_of_word = words.into_iter().map(|(_, indices)| indices).collect::<Vec<_>>();
         match automaton {
             Ok(automaton) if !patterns_of_word.is_empty() => {
-                PatternSet { words: Some(automaton), patterns_of_word, always, patterns }
+                PatternSet { words: Some(automaton), patterns_of_word, always, patterns, is_by_line_ends }
             }
             // Without the pass all of them are tried.
             _ => {
                 for index in 0..patterns.len() {
                     always[index / 64] |= 1 << (index % 64);
                 }
-                PatternSet { words: None, patterns_of_word: Vec::new(), always, patterns }
+                PatternSet { words: None, patterns_of_word: Vec::new(), always, patterns, is_by_line_ends }
             }
         }
     }
@@ -80,6 +83,14 @@ impl PatternSet {
     /// The patterns.
     pub fn patterns(&self) -> &[LinePattern] {
         &self.patterns
+    }
+
+    /// Returns true if a pattern may match in a text, or in a part of it with a line's end behind.
+    pub fn may_match(&self, text: &str) -> bool {
+        let Some(words) = self.words.as_ref().filter(|_| self.always.iter().all(|&word| word == 0)) else {
+            return true;
+        };
+        self.is_by_line_ends || words.is_match(text)
     }
 
     /// Returns the patterns that may match in a text.
@@ -131,6 +142,21 @@ mod tests {
         check("xrefused\n", &[1, 2, 3], Some(1));
         check("nothing\n", &[2], None);
         assert!(PatternSet::default().candidates("x").is_empty());
+    }
+
+    #[test]
+    fn what_cannot_match_is_told_by_one_pass() {
+        let check = |patterns: &[&str], text: &str, expected: bool| {
+            let patterns = patterns.iter().map(|pattern| LinePattern::new(pattern, LineAnchors::Text));
+            let set = PatternSet::new(patterns.map(|pattern| pattern.expect("pattern")).collect());
+            assert_eq!(set.may_match(text), expected, "{text}");
+        };
+        check(&["^refused by", "denied"], "was Refused by me\n", true);
+        check(&["^refused by", "denied"], "accepted\n", false);
+        // One that needs no text may always match, and one that needs a line's end where a part of the text ends.
+        check(&["^refused by", "\\d+"], "accepted\n", true);
+        check(&["^refused\\n"], "refused by me\n", true);
+        check(&[], "x\n", true);
     }
 
     #[test]
