@@ -360,15 +360,12 @@ impl Engine {
     ) -> Result<Vec<Option<String>>, JournalError> {
         const ROWS: usize = 20_000;
         let mut pieces: Vec<Option<String>> = vec![None; shingles.len()];
-        let Some(journal) = &self.journal else { return Ok(pieces) };
-        for (_, record) in journal.recent(ROWS)?.into_iter().rev() {
-            if pieces.iter().all(Option::is_some) {
-                break;
-            }
-            let Record::Decision(row) = record else { continue };
+        let Some(journal) = self.journal.as_ref().filter(|_| !pieces.is_empty()) else { return Ok(pieces) };
+        journal.look_back(ROWS, &mut |_, record| {
+            let Record::Decision(row) = record else { return true };
             // Rows of another version may have their facts in other slots.
             if row.version != pipeline.version {
-                continue;
+                return true;
             }
             let place = |shingle| shingles.iter().position(|wanted| *wanted == shingle);
             let is_wanted = |shingle| place(shingle).is_some_and(|at| pieces[at].is_none());
@@ -376,7 +373,7 @@ impl Engine {
             if plan.is_counted()
                 && !row.keys.iter().any(|key| key.kind == plan.kind && is_wanted(key.shingle))
             {
-                continue;
+                return true;
             }
             keys::labels(pipeline, &self.secret, &row.facts, |other, shingle, piece| {
                 if other == plan.kind
@@ -385,7 +382,8 @@ impl Engine {
                     pieces[at].get_or_insert_with(|| piece.to_owned());
                 }
             });
-        }
+            pieces.iter().any(Option::is_none)
+        })?;
         Ok(pieces)
     }
 }

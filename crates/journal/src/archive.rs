@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use disk::{Device, FileDevice};
 
+use super::block_summaries::BlockSummaries;
+use super::columns::IndexCache;
 use super::decision_source::DecisionSource;
 use super::file::JournalFile;
 use super::files::{self, NewestFirstIter, names_on, segments_on};
@@ -30,6 +32,8 @@ pub struct JournalArchive {
     /// The manifest of what once was there.
     manifest: JournalManifest,
     labels: DecisionLabels,
+    summaries: BlockSummaries,
+    indices: Arc<IndexCache>,
     /// The greatest id of each segment, where they are files of several nodes, whose ids lie between each other.
     last: Option<Vec<RecordId>>,
 }
@@ -62,7 +66,8 @@ impl JournalArchive {
         segments.extend(unseen);
         segments.sort_unstable_by_key(|(first, _)| *first);
         let labels = DecisionLabels::below(RecordId(u64::MAX));
-        Ok(JournalArchive { device, segments, manifest, labels, last: None })
+        let (summaries, indices) = Default::default();
+        Ok(JournalArchive { device, segments, manifest, labels, summaries, indices, last: None })
     }
 
     /// An archive of these files, which are read in this order: the oldest first, and a decision not after what is said of
@@ -76,6 +81,8 @@ impl JournalArchive {
             segments,
             manifest: JournalManifest::default(),
             labels: DecisionLabels::below(RecordId(u64::MAX)),
+            summaries: BlockSummaries::default(),
+            indices: Arc::default(),
             last: Some(last),
         }
     }
@@ -188,7 +195,7 @@ impl JournalArchive {
 
 impl DecisionSource for JournalArchive {
     fn ranked(&self, ids: IdRange) -> Result<RankedBlocks, JournalError> {
-        Ok(RankedBlocks::new(ids, self.segments.clone(), Vec::new()))
+        Ok(RankedBlocks::new(ids, self.segments.clone(), Vec::new(), Arc::clone(&self.indices)))
     }
 
     fn version(&self, version: &str) -> Result<Arc<VersionDescription>, JournalError> {
@@ -197,6 +204,10 @@ impl DecisionSource for JournalArchive {
 
     fn labels(&self) -> &DecisionLabels {
         &self.labels
+    }
+
+    fn summaries(&self) -> &BlockSummaries {
+        &self.summaries
     }
 }
 

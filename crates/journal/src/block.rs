@@ -9,6 +9,7 @@ use super::columns::ColumnarSegment;
 use super::compression::decompress;
 use super::file::JournalFile;
 use super::format::{DamagedStretch, SegmentError};
+use super::summary::{RecordSummary, SearchProbe, SummaryBuilder};
 use super::visitor::{self, RecordVisitor};
 use super::{JournalError, Record, segment_error};
 use crate::id::RecordId;
@@ -199,6 +200,37 @@ impl Block {
                 Ok(found)
             }
         }
+    }
+
+    /// Returns false if no decision here fits, by what the file says of its groups; `None` if nothing is said.
+    pub(super) fn may_hold(&self, probe: &SearchProbe) -> Result<Option<bool>, SegmentError> {
+        match &self.content {
+            BlockContent::Columns(columns, number) => columns.may_hold(*number, probe).map(Some),
+            BlockContent::File(columns) => {
+                for number in 0..columns.groups() {
+                    if columns.may_hold(number, probe)? {
+                        return Ok(Some(true));
+                    }
+                }
+                Ok(Some(false))
+            }
+            BlockContent::Waiting(_) | BlockContent::Rows(..) => Ok(None),
+        }
+    }
+
+    /// Returns false if there is no feedback here, as far as that is known without reading it.
+    pub(super) fn may_have_reports(&self) -> bool {
+        match &self.content {
+            BlockContent::Columns(columns, number) => columns.has_reports(*number),
+            BlockContent::File(columns) => (0..columns.groups()).any(|number| columns.has_reports(number)),
+            BlockContent::Waiting(_) | BlockContent::Rows(..) => true,
+        }
+    }
+
+    /// Returns the summary of written rows; `None` of others, and of what is damaged.
+    pub(super) fn summary(&self) -> Option<RecordSummary> {
+        let BlockContent::Rows(content, bytes) = &self.content else { return None };
+        SummaryBuilder::of(&self.raw(content, *bytes).ok()?, self.head.count)
     }
 
     /// Shows the records to `look`, and reads no more than that wants.

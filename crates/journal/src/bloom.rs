@@ -4,7 +4,7 @@
 /// Bits of a filter for each value, which let about one in a hundred others pass.
 const VALUE_BITS: usize = 10;
 /// Words of a block, and its bits.
-const BLOCK_WORDS: usize = 8;
+pub(crate) const BLOCK_WORDS: usize = 8;
 const BLOCK_BITS: usize = 32 * BLOCK_WORDS;
 /// Odd numbers, one for each word of a block, as Parquet has them.
 const SALT: [u32; BLOCK_WORDS] =
@@ -58,13 +58,17 @@ impl BloomFilter {
 
     /// The block of a value, and its bits there.
     fn place(&self, value: u64) -> (usize, [u32; BLOCK_WORDS]) {
-        // Ids differ in their low bits only.
-        let mut hash = (value ^ (value >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-        hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-        hash ^= hash >> 33;
-        let block = ((hash >> 32) * self.blocks.len() as u64) >> 32;
-        let low = hash as u32;
-        (block as usize, SALT.map(|salt| 1 << (low.wrapping_mul(salt) >> 27)))
+        place(self.blocks.len(), value)
+    }
+
+    /// Returns the number of blocks.
+    pub(crate) fn blocks_count(&self) -> u32 {
+        u32::try_from(self.blocks.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the bytes that it takes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.blocks.len() * size_of::<[u32; BLOCK_WORDS]>()
     }
 
     /// Returns the filter as bytes.
@@ -86,6 +90,17 @@ impl BloomFilter {
         };
         Some(BloomFilter { blocks: blocks.iter().map(block).collect() })
     }
+}
+
+/// The block of a value among so many, and its bits there.
+pub(crate) fn place(blocks: usize, value: u64) -> (usize, [u32; BLOCK_WORDS]) {
+    // Ids differ in their low bits only.
+    let mut hash = (value ^ (value >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^= hash >> 33;
+    let block = ((hash >> 32) * blocks as u64) >> 32;
+    let low = hash as u32;
+    (block as usize, SALT.map(|salt| 1 << (low.wrapping_mul(salt) >> 27)))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::block_summaries::BlockSummaries;
 use super::labels::DecisionLabels;
 use super::ranked::{IdRange, RankedBlocks, ReadBudget};
 use super::{JournalError, VersionDescription};
@@ -17,6 +18,9 @@ pub trait DecisionSource {
 
     /// Returns what is known of the labels of its decisions.
     fn labels(&self) -> &DecisionLabels;
+
+    /// Returns what is known of its blocks before they are read.
+    fn summaries(&self) -> &BlockSummaries;
 
     /// Reads reports until the labels of all decisions from this id on are known, and returns true if they are.
     ///

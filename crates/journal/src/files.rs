@@ -9,7 +9,7 @@ use std::sync::Arc;
 use disk::log::forget_tails;
 use disk::{Blob, Device};
 
-use super::columns::{self, ColumnarSegment};
+use super::columns::{self, ColumnarSegment, IndexCache};
 use super::file::JournalFile;
 use super::format::{DamagedStretch, SegmentError};
 use super::segment::{self, BlockIter, SegmentFaults, SegmentPiece, SegmentSummary};
@@ -92,6 +92,14 @@ enum OpenJournalSegment {
 /// Opens a segment in the form that it has by now; `None` for one that is not there any more, as it was too old to be
 /// kept.
 fn open(file: &JournalFile) -> Result<Option<(JournalFile, OpenJournalSegment)>, JournalError> {
+    open_by(file, None)
+}
+
+/// Opens a segment as [`open`] does, by an index that may be known.
+fn open_by(
+    file: &JournalFile,
+    known: Option<&IndexCache>,
+) -> Result<Option<(JournalFile, OpenJournalSegment)>, JournalError> {
     if !is_columnar(file)
         && let Some(rows) = segment::open(file)?
     {
@@ -100,7 +108,7 @@ fn open(file: &JournalFile) -> Result<Option<(JournalFile, OpenJournalSegment)>,
     let file = file.with_extension(COLUMNS);
     let Some(blob) = file.open()? else { return Ok(None) };
     let length = blob.size().map_err(|error| file.error(error))?;
-    let opened = match open_columns(&file, blob)? {
+    let opened = match open_columns(&file, blob, known)? {
         Some(columns) => OpenJournalSegment::Columns(Arc::new(columns)),
         None => {
             OpenJournalSegment::Damaged(DamagedStretch { from: 0, to: length, records: 0, is_tail: false })
@@ -110,8 +118,16 @@ fn open(file: &JournalFile) -> Result<Option<(JournalFile, OpenJournalSegment)>,
 }
 
 /// Reads the index of a segment by columns; `None` for one whose head or index is damaged.
-fn open_columns(file: &JournalFile, blob: Box<dyn Blob>) -> Result<Option<ColumnarSegment>, JournalError> {
-    match ColumnarSegment::open(blob) {
+fn open_columns(
+    file: &JournalFile,
+    blob: Box<dyn Blob>,
+    known: Option<&IndexCache>,
+) -> Result<Option<ColumnarSegment>, JournalError> {
+    let opened = match known {
+        Some(known) => ColumnarSegment::open_known(blob, file.name(), known),
+        None => ColumnarSegment::open(blob),
+    };
+    match opened {
         Ok(columns) => Ok(Some(columns)),
         Err(SegmentError::Damaged(_) | SegmentError::Magic) => Ok(None),
         Err(error) => Err(segment_error(&file.path())(error)),
@@ -155,7 +171,16 @@ enum BlockPositions {
 impl SegmentBlocks {
     /// The blocks of a segment. Of one that may be written to, the part that is just being written, or torn, is left out.
     pub(super) fn open(file: &JournalFile, growing: bool) -> Result<Option<SegmentBlocks>, JournalError> {
-        let Some((file, opened)) = open(file)? else { return Ok(None) };
+        SegmentBlocks::open_by(file, growing, None)
+    }
+
+    /// The blocks of a segment, by an index that may be known.
+    pub(super) fn open_by(
+        file: &JournalFile,
+        growing: bool,
+        known: Option<&IndexCache>,
+    ) -> Result<Option<SegmentBlocks>, JournalError> {
+        let Some((file, opened)) = open_by(file, known)? else { return Ok(None) };
         let blocks = match opened {
             OpenJournalSegment::Rows(mut rows) => {
                 let places = rows.places(growing).map_err(|error| file.error(error))?;
@@ -322,7 +347,7 @@ pub(super) fn summary(
     }
     let blob = file.open_present()?;
     let length = blob.size().map_err(|error| file.error(error))?;
-    if let Some(columns) = open_columns(file, blob)? {
+    if let Some(columns) = open_columns(file, blob, None)? {
         return Ok((of_columns(&columns), SegmentFaults::default()));
     }
     let whole = DamagedStretch { from: 0, to: length, records: 0, is_tail: false };

@@ -3,7 +3,7 @@
 use std::io;
 
 /// The version of blocks and columns alike. There is no other.
-pub(super) const VERSION: u32 = 5;
+pub(super) const VERSION: u32 = 6;
 
 /// The fault of a segment.
 #[derive(Debug, thiserror::Error)]

@@ -122,9 +122,13 @@ impl DecisionLabels {
             let Some(block) = blocks.next_block()? else {
                 return Ok(self.reached(wanted, &[]) <= id);
             };
-            budget.take(block.head.count);
             let mut reports = ReportCollector::default();
-            skipped.pass(block.look(&mut reports).map_err(|error| block.error(error)))?;
+            if block.may_have_reports() {
+                budget.take(block.head.count);
+                skipped.pass(block.look(&mut reports).map_err(|error| block.error(error)))?;
+            } else {
+                budget.take(1);
+            }
             let next = blocks.greatest()?.map_or(wanted, |greatest| RecordId(greatest.0.saturating_add(1)));
             if self.reached(next.max(wanted), &reports.0) <= id {
                 return Ok(true);

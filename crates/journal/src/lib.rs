@@ -10,6 +10,7 @@
 
 mod archive;
 mod block;
+mod block_summaries;
 mod bloom;
 mod columns;
 mod compression;
@@ -37,6 +38,7 @@ mod samples;
 mod segment;
 mod snapshot;
 mod split;
+mod summary;
 mod tail;
 mod upload;
 mod verification;
@@ -57,6 +59,7 @@ use stats::Durability;
 
 pub use archive::{ArchivedFile, JournalArchive};
 pub use block::{Block, BlockInfo};
+pub use block_summaries::BlockSummaries;
 pub use bloom::BloomFilter;
 pub use decision_source::DecisionSource;
 pub use encoding::{DecisionHead, DecisionOutcome};
@@ -79,6 +82,7 @@ use segment::SegmentSummary;
 pub use segment::{BlockIter, SegmentPiece};
 pub use snapshot::snapshot;
 pub use split::{ClosedSegment, SplitFile, SplitSegment, SplitTable};
+pub use summary::{SearchProbe, lower_case};
 pub use tail::{JournalPosition, JournalTail, TailBatch};
 pub use upload::UploadCensus;
 use upload::UploadCounters;
@@ -168,6 +172,8 @@ pub struct Journal {
     descriptions: Mutex<HashMap<String, Arc<VersionDescription>>>,
     /// Labels of decisions, as far as somebody wanted to know them.
     labels: DecisionLabels,
+    summaries: BlockSummaries,
+    indices: Arc<columns::IndexCache>,
 }
 
 #[derive(Debug)]
@@ -356,7 +362,9 @@ impl Journal {
                 }
             }
         }
-        Ok(Journal { shared, threads: Mutex::new(threads), losses, descriptions: Mutex::default(), labels })
+        let (descriptions, summaries, indices) = Default::default();
+        let threads = Mutex::new(threads);
+        Ok(Journal { shared, threads, losses, descriptions, labels, summaries, indices })
     }
 
     /// Everything that was found wrong when the journal was opened.
@@ -606,8 +614,16 @@ impl Journal {
         JournalArchive::over(Arc::clone(&self.shared.device))
     }
 
-    /// The newest records, at most about `limit`, newest last: what is on its way and the last segment's end.
-    pub fn recent(&self, limit: usize) -> Result<Vec<(RecordId, Record)>, JournalError> {
+    /// Shows the newest records, at most about `limit`, the newest first, until `each` returns false: what is on its way and the last
+    /// segments' ends.
+    ///
+    /// # Errors
+    /// If a file cannot be read. Damaged parts are passed over.
+    pub fn look_back(
+        &self,
+        limit: usize,
+        each: &mut dyn FnMut(RecordId, Record) -> bool,
+    ) -> Result<(), JournalError> {
         let mut count = 0;
         let (waiting, files) = {
             let state = self.shared.state.lock();
@@ -618,17 +634,33 @@ impl Journal {
             };
             (state.waiting(is_wanted), state.files())
         };
-        let mut newest: Vec<Vec<(RecordId, Record)>> =
-            waiting.iter().map(|bytes| Record::decode_all(bytes)).collect();
+        let mut show =
+            |records: Vec<(RecordId, Record)>| records.into_iter().rev().all(|(id, record)| each(id, record));
+        if !waiting.iter().all(|bytes| show(Record::decode_all(bytes))) {
+            return Ok(());
+        }
         let mut blocks = NewestFirstIter::new(files);
         let mut skipped = SkippedData::default();
         while count < limit {
             let Some(block) = blocks.next() else { break };
             let records = skipped.records(block)?;
             count += records.len();
-            newest.push(records);
+            if !show(records) {
+                break;
+            }
         }
-        Ok(newest.into_iter().rev().flatten().collect())
+        Ok(())
+    }
+
+    /// The newest records, at most about `limit`, newest last: what is on its way and the last segment's end.
+    pub fn recent(&self, limit: usize) -> Result<Vec<(RecordId, Record)>, JournalError> {
+        let mut newest = Vec::new();
+        self.look_back(limit, &mut |id, record| {
+            newest.push((id, record));
+            true
+        })?;
+        newest.reverse();
+        Ok(newest)
     }
 
     /// Waits until all closed segments are columns, as far as they can be. Blocks.
@@ -695,7 +727,7 @@ impl DecisionSource for Journal {
         let waiting = parts.map(|part| Block::of_waiting(part.extent.info(), part.bytes.clone())).collect();
         let segments = state.segments.iter().map(|segment| (segment.first, segment.file.clone())).collect();
         drop(state);
-        Ok(RankedBlocks::new(ids, segments, waiting))
+        Ok(RankedBlocks::new(ids, segments, waiting, Arc::clone(&self.indices)))
     }
 
     fn version(&self, version: &str) -> Result<Arc<VersionDescription>, JournalError> {
@@ -704,6 +736,10 @@ impl DecisionSource for Journal {
 
     fn labels(&self) -> &DecisionLabels {
         &self.labels
+    }
+
+    fn summaries(&self) -> &BlockSummaries {
+        &self.summaries
     }
 }
 

@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, BinaryHeap};
 use std::fmt;
+use std::sync::Arc;
 
+use super::columns::IndexCache;
 use super::file::JournalFile;
 use super::files::SegmentBlocks;
 use super::{Block, JournalError, SkippedData};
@@ -92,6 +94,7 @@ struct OpenBlocks {
 #[derive(Debug)]
 pub struct RankedBlocks {
     ids: IdRange,
+    indices: Arc<IndexCache>,
     waiting: Vec<Option<Block>>,
     /// Segments that are not open yet, oldest first.
     unopened: Vec<JournalFile>,
@@ -108,6 +111,7 @@ impl RankedBlocks {
         ids: IdRange,
         mut segments: Vec<(RecordId, JournalFile)>,
         waiting: Vec<Block>,
+        indices: Arc<IndexCache>,
     ) -> RankedBlocks {
         let newest = segments.len().checked_sub(1);
         let above = segments.len();
@@ -122,7 +126,7 @@ impl RankedBlocks {
             if ids.is_empty() { Vec::new() } else { segments.into_iter().map(|(_, file)| file).collect() };
         let waiting = waiting.into_iter().map(Some).collect();
         let (open, skipped) = Default::default();
-        RankedBlocks { ids, waiting, unopened, newest, open, ranks, skipped }
+        RankedBlocks { ids, indices, waiting, unopened, newest, open, ranks, skipped }
     }
 
     /// Returns what was passed over so far because it is damaged.
@@ -164,7 +168,7 @@ impl RankedBlocks {
             && self.ranks.peek().is_none_or(|next| next.segment <= self.unopened.len())
         {
             let number = self.unopened.len() - 1;
-            let opened = SegmentBlocks::open(file, Some(number) == self.newest)?;
+            let opened = SegmentBlocks::open_by(file, Some(number) == self.newest, Some(&self.indices))?;
             self.unopened.pop();
             // It became too old to be kept.
             let Some(mut blocks) = opened else { continue };

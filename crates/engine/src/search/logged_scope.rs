@@ -1,7 +1,5 @@
 //! The names that conditions on logged decisions may use: the facts and readings that a version of a pipeline has logged.
 
-use std::borrow::Cow;
-
 use event::{Slot, Type};
 use journal::VersionDescription;
 use judge::{
@@ -116,14 +114,5 @@ impl Scope for LoggedScope<'_> {
                 names.map(str::to_owned).collect()
             }
         }
-    }
-}
-
-/// Returns the text in lower case, as it is compared.
-pub(super) fn lower(text: &str) -> Cow<'_, str> {
-    if text.bytes().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii()) {
-        Cow::Owned(text.to_lowercase())
-    } else {
-        Cow::Borrowed(text)
     }
 }

@@ -7,13 +7,13 @@ use std::ops::Range;
 use content::piece::Normalisation;
 use event::{Facts, Kind, Shingle, Slot, Type, Value};
 use journal::{
-    Block, DecisionHead, DecisionOutcome, DecisionSource, IdRange, RecordId, RecordVisitor, SegmentError,
-    VersionDescription,
+    Block, DecisionHead, DecisionOutcome, DecisionSource, IdRange, RecordId, RecordVisitor, SearchProbe,
+    SegmentError, VersionDescription, lower_case,
 };
 use judge::{Action, Condition};
 
 use super::DecisionFilter;
-use super::logged_scope::{self, lower};
+use super::logged_scope;
 
 /// A key that is looked for in a pipeline.
 #[derive(Debug)]
@@ -108,6 +108,21 @@ impl<'a, S: DecisionSource + ?Sized> RowMatcher<'a, S> {
     ) -> RowMatcher<'a, S> {
         let text = filter.text.as_ref().map(|text| text.to_lowercase());
         RowMatcher { filter, text, keys, source, arena }
+    }
+
+    /// Returns what tells of blocks that nothing in them fits.
+    pub(super) fn probe(&self) -> SearchProbe {
+        let DecisionFilter { pipeline, actions, score_from, score_below, rule, event_id, text, .. } =
+            self.filter;
+        let mut probe = SearchProbe::default();
+        probe.actions(actions);
+        probe.scores(*score_from, *score_below);
+        pipeline.iter().for_each(|name| probe.pipeline(name));
+        rule.iter().for_each(|name| probe.rule(name));
+        event_id.iter().for_each(|name| probe.event_id(name));
+        text.iter().for_each(|text| probe.text(text));
+        self.keys.iter().for_each(|key| probe.key(&key.pipeline, key.kind, key.shingle));
+        probe
     }
 
     /// The decisions of a block with ids of a range that fit, but for their labels.
@@ -314,8 +329,8 @@ fn makes(facts: &Facts, fields: &[(Slot, Normalisation)], piece: &str) -> bool {
 /// Returns true if a value contains a text that is in lower case.
 fn contains(value: &Value, text: &str) -> bool {
     match value {
-        Value::String(value) => lower(value).contains(text),
-        Value::List(items) => items.iter().any(|item| lower(item).contains(text)),
+        Value::String(value) => lower_case(value).contains(text),
+        Value::List(items) => items.iter().any(|item| lower_case(item).contains(text)),
         _ => false,
     }
 }

@@ -39,6 +39,9 @@ const TEXT_BYTES_MAX: usize = 1000;
 /// Records that are looked at to tell the labels of decisions that are shown.
 const LABEL_RECORDS: u64 = 100_000;
 
+/// Records of a block that nothing fits, which cost as much as one that is read, at most.
+const PASSED_RECORDS: u32 = 64;
+
 /// The decisions that are looked for: those that have all that is said here.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DecisionFilter {
@@ -160,7 +163,7 @@ pub struct DecisionPage {
     pub is_partial: bool,
     /// The smallest id from which on labels are known, if those of shown decisions are not all known.
     pub labels_from: Option<RecordId>,
-    /// Records that were looked at.
+    /// Records that were looked at, or of which it was known that they do not fit.
     pub looked_at: u64,
     /// The data that was passed over because it is damaged.
     pub skipped: SkippedData,
@@ -321,6 +324,7 @@ fn search(
     let keys = check(&query.filter, plan, secret)?;
     let arena = VersionArena::default();
     let matcher = RowMatcher::new(&query.filter, &keys, source, &arena);
+    let probe = matcher.probe();
     let mut page = PageBuilder::new(query, source);
     let ids = query.ids();
     let mut blocks = source.ranked(ids)?;
@@ -331,9 +335,10 @@ fn search(
             page.stop_at(below);
             break;
         }
-        budget.take(head.count);
         page.page.looked_at += u64::from(head.count);
-        if page.may_have(&head) {
+        let may_have = page.may_have(&head) && source.summaries().may_hold(&block, &probe);
+        budget.take(if may_have { head.count } else { head.count.div_ceil(PASSED_RECORDS) });
+        if may_have {
             let found = matcher.matches(&block, ids).map_err(|error| block.error(error));
             if let Some(found) = page.page.skipped.pass(found)? {
                 page.add(&block, found)?;

@@ -11,7 +11,7 @@ use judge::Action;
 use plan::{Pipeline, Plan};
 
 use super::matcher::{FiredRow, FiredRows, RowMatcher, VersionArena};
-use super::{DecisionFilter, DecisionSearchError, check};
+use super::{DecisionFilter, DecisionSearchError, PASSED_RECORDS, check};
 use crate::Engine;
 use crate::backtest::BacktestQuery;
 use crate::directory::Directory;
@@ -199,6 +199,7 @@ fn statistics(
     let keys = check(&filter, plan, secret)?;
     let arena = VersionArena::default();
     let matcher = RowMatcher::new(&filter, &keys, source, &arena);
+    let probe = matcher.probe();
     let mut sums = StatisticsBuilder::new(pipeline, bands, query);
     let ids = filter.ids();
     let mut blocks = source.ranked(ids)?;
@@ -209,10 +210,14 @@ fn statistics(
             sums.made.reached = Some(head.last.time());
             break;
         }
-        budget.take(head.count);
+        let may_have = source.summaries().may_hold(&block, &probe);
+        budget.take(if may_have { head.count } else { head.count.div_ceil(PASSED_RECORDS) });
         sums.made.looked_at += u64::from(head.count);
         fired.clear();
-        let found = matcher.fired(&block, ids, &mut fired).map_err(|error| block.error(error));
+        let found = match may_have {
+            true => matcher.fired(&block, ids, &mut fired).map_err(|error| block.error(error)),
+            false => Ok(()),
+        };
         if sums.made.skipped.pass(found)?.is_some() {
             for row in fired.rows().filter(|row| filter.fits_label(source.labels(), row.id)) {
                 if sums.seen.insert(row.id) {

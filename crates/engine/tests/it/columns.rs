@@ -305,8 +305,8 @@ fn damage_in_columns_is_said_and_the_rest_is_served() {
         let journal = open(directory.path());
         assert_eq!(journal.find(RecordId(1)).unwrap(), Some(feedback(1).2), "byte {at}");
         assert_eq!(journal.find(RecordId(999)).unwrap(), Some(feedback(999).2), "byte {at}");
-        // Head and index are there twice, and Parquet's own footer is for others.
-        let is_ours = (44..index).contains(&at);
+        // Head and index are there twice, Parquet's own footer is for others, and without a filter the group is read: it ends with one.
+        let is_ours = (44..index - 1).contains(&at);
         assert_eq!(!journal.scan(|_, _| true).unwrap().is_empty(), is_ours, "byte {at}");
         drop(journal);
         let found = verify(directory.path(), None, &mut |_, _| ()).unwrap();
@@ -321,7 +321,7 @@ fn damage_in_columns_is_said_and_the_rest_is_served() {
     fs::write(path, &later).unwrap();
     let refused = Journal::open(directory.path(), plan(), Durability::None, 7).err().unwrap().to_string();
     assert!(
-        refused.ends_with("format 6 is not that of this program, which is 5; use the release that wrote it"),
+        refused.ends_with("format 7 is not that of this program, which is 6; use the release that wrote it"),
         "{refused}"
     );
 }

@@ -409,6 +409,46 @@ fn each_decision_that_fits_is_on_one_page() {
     assert!(columnar > 3, "{columnar} segments became columns");
 }
 
+/// What is known of blocks tells that nothing in them fits: of rows and of columns.
+#[test]
+fn blocks_in_which_nothing_fits_are_not_read() {
+    let mut random = Random::new(7);
+    let mut forum = Forum::new();
+    let key = |kind: &str, value: &str| Some(KeyChoice { kind: kind.to_owned(), value: value.to_owned() });
+    let filters = [
+        DecisionFilter { event_id: Some("no such event".to_owned()), ..DecisionFilter::default() },
+        DecisionFilter { rule: Some("NO_SUCH_RULE".to_owned()), ..DecisionFilter::default() },
+        DecisionFilter { key: key("user", "nobody@example.com"), ..DecisionFilter::default() },
+        DecisionFilter { key: key("body", "no such body"), ..DecisionFilter::default() },
+        DecisionFilter { text: Some("xylophone".to_owned()), ..DecisionFilter::default() },
+        DecisionFilter { score_from: Some(1e9), ..DecisionFilter::default() },
+        DecisionFilter { actions: vec![Action::Challenge], ..DecisionFilter::default() },
+        DecisionFilter { label: Some(LabelFilter::Labelled), ..DecisionFilter::default() },
+    ];
+    for is_columnar in [false, true] {
+        (0..600).for_each(|_| forum.decide(&mut random));
+        forum.engine.journal().unwrap().sync().unwrap();
+        if is_columnar {
+            // The newest segment stays as it is.
+            forum = forum.reopen();
+            forum.decide(&mut random);
+            forum.engine.journal().unwrap().sync().unwrap();
+            forum.engine.journal().unwrap().settle();
+        }
+        for filter in &filters {
+            let (all, mut budget) = (forum.model.rows.len() as u64, budget(1_000_000));
+            let query = DecisionQuery { filter: filter.clone(), limit: 50, ..DecisionQuery::default() };
+            let page = forum.engine.search_decisions(&query, &mut budget).unwrap();
+            assert_eq!((page.decisions.len(), page.looked_at, page.next), (0, all, None), "{filter:?}");
+            let spent = 1_000_000 - budget.records;
+            assert!(
+                spent * 4 < all || filter.label.is_some() && !is_columnar,
+                "{filter:?}: {spent} of {all}"
+            );
+        }
+    }
+}
+
 #[test]
 fn newer_decisions_are_asked_for_by_the_newest_one() {
     let (mut forum, mut random) = (Forum::new(), Random::new(1));

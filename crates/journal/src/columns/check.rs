@@ -7,6 +7,7 @@ use super::reader::IndexCopy;
 use crate::Record;
 use crate::format::{DamagedStretch, SegmentError};
 use crate::id::RecordId;
+use crate::summary::{self, STORED_BLOCK_BYTES};
 
 /// Gets the records of a group.
 type GroupVisitor<'a> = dyn FnMut(&[(RecordId, Record)]) + 'a;
@@ -37,6 +38,13 @@ pub(crate) fn check(
                 stretches.push(damaged(from, to, group.rows));
             }
             Err(error) => return Err(error),
+        }
+        let filters = columns.filters(group)?;
+        let is_whole = |block: &[u8; STORED_BLOCK_BYTES]| summary::stored_block(block, true).is_some();
+        if !filters.as_chunks().0.iter().all(is_whole) {
+            // Searches read the group where they are damaged.
+            let from = group.filters_at();
+            stretches.push(damaged(from, from + group.filters_bytes(), 0));
         }
     }
     let (footer, crc) = columns.footer;

@@ -1,7 +1,7 @@
 //! Closed segments by columns: Parquet files that other programs read as they are, with an index of our own.
 //!
 //! ```text
-//! "PAR1"  head  column chunks, group by group  index  index again  head again  Parquet's footer
+//! "PAR1"  head  column chunks and filters, group by group  index  index again  head again  Parquet's footer
 //! ```
 //!
 //! A row is a record. What a record is by itself and every fact have a column each; what has no column is in `detail`,
@@ -19,11 +19,12 @@ use std::collections::{HashMap, HashSet};
 use event::{Shingle, Time, Type};
 use serde::{Deserialize, Serialize};
 
+use super::summary::{STORED_BLOCK_BYTES, SummaryHead};
 use super::{ReplacedReport, VersionDescription};
 use crate::id::RecordId;
 
 pub(super) use check::check;
-pub(crate) use reader::ColumnarSegment;
+pub(crate) use reader::{ColumnarSegment, IndexCache};
 pub(super) use writer::ColumnarWriter;
 
 /// The bytes with which a file of Parquet begins.
@@ -154,11 +155,23 @@ struct RowGroup {
     extras: bool,
     /// The length and checksum of each column; they lie one behind the other.
     chunks: Vec<(u32, u32)>,
+    /// What tells that nothing in it fits; the filters lie behind the columns.
+    summary: SummaryHead,
 }
 
 impl RowGroup {
     fn bytes(&self) -> u64 {
         self.chunks.iter().map(|(length, _)| u64::from(*length)).sum()
+    }
+
+    /// The place in the file at which its filters begin.
+    fn filters_at(&self) -> u64 {
+        self.at + self.bytes()
+    }
+
+    /// Returns the length of its filters.
+    fn filters_bytes(&self) -> u64 {
+        self.summary.blocks_count() * STORED_BLOCK_BYTES as u64
     }
 
     /// The place in the file at which a column begins.

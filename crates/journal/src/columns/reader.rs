@@ -1,13 +1,16 @@
 //! Reads what [`super::write`] wrote.
 
+use std::collections::HashMap;
 use std::fmt::Debug;
 use std::io;
 use std::net::IpAddr;
 use std::ops::Range;
+use std::sync::Arc;
 
 use disk::{Blob, read_full};
 use event::{Facts, Slot, Time, Type, Value};
 use judge::Action;
+use parking_lot::Mutex;
 
 use super::pages::{self, DecodedChunk, DecodedValues};
 use super::{
@@ -21,6 +24,7 @@ use crate::format::{SegmentError, VERSION};
 use crate::id::RecordId;
 use crate::keys;
 use crate::record::counted;
+use crate::summary::{self, STORED_BLOCK_BYTES, SearchProbe, SummaryFilter};
 use crate::visitor::RecordVisitor;
 use crate::{Record, ReportRecord};
 
@@ -136,11 +140,70 @@ impl ColumnarHeader {
     }
 }
 
+/// Bytes of indices that are kept, about. Those that were used longest ago make room.
+const INDICES_BYTES_MAX: usize = 32 << 20;
+
+/// The bytes by which a file is known again: its head has the checksum of its index, which has those of all columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileIdentity {
+    head: [u8; HEAD_BYTES],
+    bytes: u64,
+}
+
+/// The indices of files that were opened before: whoever searches opens all of them again and again.
+#[derive(Debug, Default)]
+pub(crate) struct IndexCache(Mutex<KnownIndices>);
+
+#[derive(Debug, Default)]
+struct KnownIndices {
+    of: HashMap<String, KnownIndex>,
+    bytes: usize,
+    /// The number of uses so far.
+    uses: u64,
+}
+
+#[derive(Debug)]
+struct KnownIndex {
+    identity: FileIdentity,
+    index: Arc<ColumnsIndex>,
+    footer: (u64, u32),
+    bytes: usize,
+    used: u64,
+}
+
+impl IndexCache {
+    fn of(&self, name: &str, identity: &FileIdentity) -> Option<(Arc<ColumnsIndex>, (u64, u32))> {
+        let mut known = self.0.lock();
+        known.uses += 1;
+        let uses = known.uses;
+        let found = known.of.get_mut(name).filter(|found| found.identity == *identity)?;
+        found.used = uses;
+        Some((Arc::clone(&found.index), found.footer))
+    }
+
+    fn keep(&self, name: &str, identity: FileIdentity, opened: &ColumnarSegment) {
+        let index = Arc::clone(&opened.index);
+        let bytes = 1024 + index.groups.iter().map(|group| 128 + 8 * group.chunks.len()).sum::<usize>();
+        let mut known = self.0.lock();
+        let used = known.uses;
+        let kept = KnownIndex { identity, index, footer: opened.footer, bytes, used };
+        known.bytes += bytes;
+        if let Some(before) = known.of.insert(name.to_owned(), kept) {
+            known.bytes -= before.bytes;
+        }
+        while known.bytes > INDICES_BYTES_MAX {
+            let oldest = known.of.iter().min_by_key(|(_, index)| index.used).map(|(name, _)| name.clone());
+            let Some(oldest) = oldest.and_then(|name| known.of.remove(&name)) else { break };
+            known.bytes -= oldest.bytes;
+        }
+    }
+}
+
 /// A segment by columns, open to be read.
 #[derive(Debug)]
 pub(crate) struct ColumnarSegment {
     pub(super) source: Box<dyn ColumnarSource>,
-    pub(super) index: ColumnsIndex,
+    pub(super) index: Arc<ColumnsIndex>,
     /// The start of Parquet's footer, and its checksum.
     pub(super) footer: (u64, u32),
     /// Length of the file.
@@ -166,7 +229,29 @@ impl ColumnarSegment {
             first => first,
         }?;
         let ColumnarHeader { index, footer } = described;
-        Ok(ColumnarSegment { source, index, footer, bytes, form })
+        Ok(ColumnarSegment { source, index: Arc::new(index), footer, bytes, form })
+    }
+
+    /// Opens a file of this name, whose index may be known from before.
+    pub(crate) fn open_known(
+        file: Box<dyn Blob>,
+        name: &str,
+        known: &IndexCache,
+    ) -> Result<ColumnarSegment, SegmentError> {
+        let bytes = file.length()?;
+        let mut head = [0; HEAD_BYTES];
+        if bytes < HEAD_BYTES as u64 {
+            return ColumnarSegment::open(file);
+        }
+        ColumnarSource::read_at(&file, &mut head, 0)?;
+        let identity = FileIdentity { head, bytes };
+        if let Some((index, footer)) = known.of(name, &identity) {
+            let form = ColumnsFormat::Sealed;
+            return Ok(ColumnarSegment { source: Box::new(file), index, footer, bytes, form });
+        }
+        let opened = ColumnarSegment::open(file)?;
+        known.keep(name, identity, &opened);
+        Ok(opened)
     }
 
     /// The bytes of one of the two copies of head and index that are not as they were written, from and to.
@@ -230,7 +315,49 @@ impl ColumnarSegment {
             }
             at += u64::from(*length);
         }
-        Ok(true)
+        Ok(self.filters(group)? == other.filters(of)?)
+    }
+
+    /// The filters of a group, as they are stored.
+    pub(super) fn filters(&self, group: &RowGroup) -> Result<Vec<u8>, SegmentError> {
+        let length = usize::try_from(group.filters_bytes()).map_err(|_| SegmentError::Damaged(group.at))?;
+        // The index was found to lie behind them.
+        let mut bytes = vec![0; length];
+        self.source.read_at(&mut bytes, group.filters_at())?;
+        Ok(bytes)
+    }
+
+    /// Returns false if there is no feedback in a group.
+    pub(crate) fn has_reports(&self, number: usize) -> bool {
+        self.index.groups.get(number).is_some_and(|group| group.summary.has_reports)
+    }
+
+    /// Returns false if no decision of a group fits. Reads a few bytes for each name and each piece of a text that is asked for;
+    /// where they are damaged the group is read.
+    pub(crate) fn may_hold(&self, number: usize, probe: &SearchProbe) -> Result<bool, SegmentError> {
+        let Some(group) = self.index.groups.get(number) else { return Ok(false) };
+        let [names, pieces] = group.summary.blocks;
+        let mut failure = None;
+        let mut has = |filter: SummaryFilter, value: u64| {
+            let (blocks, before) = match filter {
+                SummaryFilter::Names => (names, 0),
+                SummaryFilter::Pieces => (pieces, u64::from(names)),
+            };
+            if blocks == 0 {
+                return true;
+            }
+            let (block, mask) = summary::asked(blocks, value);
+            let at = group.filters_at() + (before + block) * STORED_BLOCK_BYTES as u64;
+            let mut bytes = [0; STORED_BLOCK_BYTES];
+            if let Err(error) = self.source.read_at(&mut bytes, at) {
+                failure.get_or_insert(error);
+                return true;
+            }
+            let block = summary::stored_block(&bytes, self.form == ColumnsFormat::Sealed);
+            block.is_none_or(|block| block.iter().zip(mask).all(|(word, bit)| word & bit != 0))
+        };
+        let may_fit = probe.may_fit(&group.summary, &mut has);
+        failure.map_or(Ok(may_fit), |error| Err(error.into()))
     }
 
     /// Returns the layout of the file's columns.
@@ -769,7 +896,7 @@ impl ColumnsIndex {
         for group in &self.groups {
             let begins_there = group.at == end;
             let is_usual = group.chunks.len() == columns && (1..=ROWS_MAX).contains(&(group.rows as usize));
-            match end.checked_add(group.bytes()) {
+            match end.checked_add(group.bytes()).and_then(|end| end.checked_add(group.filters_bytes())) {
                 Some(next) if begins_there && is_usual => end = next,
                 _ => return false,
             }

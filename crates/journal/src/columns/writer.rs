@@ -31,7 +31,8 @@ use crate::encoding::{self, ArrivalInfo, RecordReader, RecordStart, RecordWrite,
 use crate::file::JournalFile;
 use crate::format::VERSION;
 use crate::id::RecordId;
-use crate::{JournalError, ReportRecord, io_error};
+use crate::summary::SummaryBuilder;
+use crate::{JournalError, ReportRecord, io_error, segment_error};
 
 /// Most rows of a group.
 const GROUP_ROWS: usize = 8192;
@@ -125,6 +126,7 @@ struct RowGroupBuilder {
     ids: Option<(RecordId, RecordId)>,
     arrival: Time,
     extras: bool,
+    summary: SummaryBuilder,
     /// The row that is being added: its facts without a column, its reasons, and its keys if they were long.
     aside: [Vec<u8>; 2],
 }
@@ -297,6 +299,10 @@ impl<S: ColumnarSink> ColumnarWriter<S> {
             group.append_column(&bytes, closed).map_err(failed)?;
         }
         group.close().map_err(failed)?;
+        let summary = gathered.summary.finish();
+        let filters = summary.stored();
+        self.file.write_all(&filters).map_err(io_error(&self.path))?;
+        self.at += filters.len() as u64;
         self.index.groups.push(RowGroup {
             at,
             // At most GROUP_ROWS.
@@ -306,6 +312,7 @@ impl<S: ColumnarSink> ColumnarWriter<S> {
             arrival: gathered.arrival,
             extras: gathered.extras,
             chunks,
+            summary: summary.head,
         });
         Ok(())
     }
@@ -338,8 +345,10 @@ impl<S: ColumnarSink> ColumnarWriter<S> {
                 copy.append_column(&bytes, closed).map_err(failed)?;
             }
             copy.close().map_err(failed)?;
+            let filters = columns.filters(of).map_err(segment_error(&path))?;
+            self.file.write_all(&filters).map_err(io_error(&path))?;
             self.index.groups.push(RowGroup { at: self.at, ..of.clone() });
-            self.at += of.bytes();
+            self.at += of.bytes() + of.filters_bytes();
         }
         Ok(true)
     }
@@ -429,8 +438,18 @@ impl RowGroupBuilder {
     fn new(layout: &ColumnLayout) -> RowGroupBuilder {
         let columns = layout.columns().map(|(_, kind)| ColumnBuilder::new(kind)).collect();
         let arrival = Time(i64::MIN);
-        let aside = Default::default();
-        RowGroupBuilder { columns, rows: 0, bytes: 0, items: 0, ids: None, arrival, extras: false, aside }
+        let (summary, aside) = Default::default();
+        RowGroupBuilder {
+            columns,
+            rows: 0,
+            bytes: 0,
+            items: 0,
+            ids: None,
+            arrival,
+            extras: false,
+            summary,
+            aside,
+        }
     }
 
     fn is_full(&self, rows_max: usize) -> bool {
@@ -461,6 +480,7 @@ impl RowGroupBuilder {
             }
             Ok(())
         })?;
+        self.summary.add(&mut RecordReader::new(bytes))?;
         let id = id.ok_or(encoding::RecordFormatError)?;
         self.own(own::ID).bytes(&id.digits());
         self.rows += 1;
