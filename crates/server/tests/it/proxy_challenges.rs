@@ -373,6 +373,20 @@ fn assert_fingerprints(server: &Running, port: u16, field: &str, is_one: impl Fn
     assert_eq!((&first, first == other), (&again, false), "{other}");
 }
 
+/// A fingerprint of Chrome.
+const JA4: &str = "t13d1516h2_8daaf6152771_02713d6af862";
+
+/// A proxy that has a fingerprint hands it on; one that has none hands nothing on. The field of a client never passes.
+#[track_caller]
+fn assert_ja4_is_told(server: &Running, with: u16, without: u16) {
+    let [told, nothing] = [with, without].map(|port| {
+        let answer = Visitor::at(port).get("/shop", "X-JA4: t13d0000h2_000000000000_000000000000\r\n");
+        facts_of(server, &answer)["tls"].clone()
+    });
+    assert_eq!(told, JA4);
+    assert!(nothing.is_null() || nothing == "", "{nothing}");
+}
+
 fn is_hex(text: &str, length: usize) -> bool {
     text.len() == length && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
@@ -429,7 +443,7 @@ fn caddy_shows_the_page_and_hands_the_steps_on() {
     let Some(caddy) = Program::find("caddy") else { return };
     with_gated(|server| {
         let folder = tempfile::tempdir().unwrap();
-        let ports = [0; 2].map(|_| free_port());
+        let ports = [0; 4].map(|_| free_port());
         let node = FrozenNode::start();
         let lines =
             shown(PAGE, "caddy", "handle_path").replace("app:8080", &format!("127.0.0.1:{}", application()));
@@ -437,12 +451,19 @@ fn caddy_shows_the_page_and_hands_the_steps_on() {
         let asks = lines.replace("127.0.0.1:8377", &server.address.to_string()).replace("250ms", "60s");
         let asleep = lines.replace("127.0.0.1:8377", &node.address);
         let mut config = "{\nadmin off\nauto_https off\n}\n".to_owned();
-        for (port, lines) in ports.iter().zip([&asks, &asleep]) {
+        // What a plugin would set, and none.
+        let field = shown(PAGE, "caddy", "header_up X-JA4");
+        let uri = "        uri /v1/auth/site\n";
+        let without = asks.replace(uri, &format!("{uri}        {field}\n"));
+        assert_ne!(without, asks);
+        let with = format!("vars ja4 {JA4}\n{without}");
+        for (port, lines) in ports.iter().zip([&asks, &asleep, &with, &without]) {
             config += &format!("http://:{port} {{\nbind 127.0.0.1\n{lines}\n}}\n");
         }
         let _caddy = run_caddy(&caddy, folder.path(), &ports, &config);
         assert_gated(ports[0]);
         assert_opens_when_frozen(&node, ports[1]);
+        assert_ja4_is_told(server, ports[2], ports[3]);
     });
 }
 
@@ -460,8 +481,9 @@ fn haproxy_shows_the_page_and_hands_the_steps_on() {
         let run = |name: &str, asked: &str, more: &dyn Fn(String) -> String| {
             let [port, asks] = [0; 2].map(|_| free_port());
             let at = |file: &str| folder.path().join(format!("{name}.{file}"));
-            let script =
-                script.replace("8378", &asks.to_string()).replace("\"accept\",", "\"accept\", \"x-ja3\",");
+            let script = script
+                .replace("8378", &asks.to_string())
+                .replace("\"accept\",", "\"accept\", \"x-ja3\", \"x-ja4\",");
             std::fs::write(at("lua"), script).unwrap();
             let config = lines
                 .replace("/etc/haproxy/tollhouse.lua", at("lua").to_str().unwrap())
@@ -482,6 +504,18 @@ fn haproxy_shows_the_page_and_hands_the_steps_on() {
         assert_gated(port);
         assert_opens_when_frozen(&node, asleep);
 
+        // What a script would set, and none.
+        let (_, field) = shown(PAGE, "haproxy", "frontend site\n    http-request set-header X-JA4")
+            .split_once('\n')
+            .unwrap();
+        let site = "    acl step path_beg /.tollhouse/\n";
+        let told =
+            |before: &str, config: String| patient(config.replace(site, &format!("{site}{before}{field}\n")));
+        let (without, _without) = run("without", &asked, &|config| told("", config));
+        let set = format!("    http-request set-var(txn.ja4) str({JA4})\n");
+        let (with, _with) = run("with", &asked, &|config| told(&set, config));
+        assert_ja4_is_told(server, with, without);
+
         let Some([cert, key]) = certificate(folder.path()) else { return };
         let both = folder.path().join("both.pem");
         let pem = [cert, key].map(|file| std::fs::read_to_string(file).unwrap()).concat();
@@ -492,7 +526,6 @@ fn haproxy_shows_the_page_and_hands_the_steps_on() {
             let config = patient(config).replace("global\n", &format!("{tune}\n"));
             let bind = config.lines().find(|line| line.contains("bind ") && !line.contains("8378")).unwrap();
             assert!(bind.starts_with("    bind "), "{bind}");
-            let site = "    acl step path_beg /.tollhouse/\n";
             let (before, after) = config.split_once(site).unwrap();
             format!("{} ssl crt {}\n{site}{fields}\n{after}", before.trim_end(), both.display())
                 .replace("lua.tollhouse site ", "lua.tollhouse site_ja3 ")
