@@ -173,7 +173,8 @@ fn phrases_of_mail_are_found_each_and_stand_once() {
     assert_eq!(common.set.len(), lines.len());
     // Own ones stand beside it, or in its place.
     for (lists, count) in [("", common.set.len() + 1), ("lists = []\n", 1)] {
-        let own = format!("preset = \"mail\"\n[[phrases]]\nname = \"common\"\nfiles = [\"one.tsv\"]\n{lists}");
+        let own =
+            format!("preset = \"mail\"\n[[phrases]]\nname = \"common\"\nfiles = [\"one.tsv\"]\n{lists}");
         let plan = Home::new(&own, "goods\t1\tpurple gnomes\n", "").plan().unwrap();
         assert_eq!(plan.pipelines[0].phrases[0].set.len(), count, "{own}");
     }
