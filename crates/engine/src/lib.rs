@@ -123,6 +123,7 @@ pub use review_queue::{
     ReviewPage, ReviewQueue, ReviewState, ReviewVerdict, ReviewWord, ReviewWordError,
 };
 pub use rule_notices::RuleNotice;
+pub use search::common::{CommonFact, CommonFacts};
 pub use search::live::{DecisionWatch, WATCHERS_MAX, WatchedEvent};
 pub use search::statistics::{
     DecisionStatistics, JudgedCounts, MovedLine, ProbabilityBin, RuleStatistics, StatisticsQuery,

@@ -8,6 +8,7 @@
 //! each decision is on one page, whatever is appended or turned into columns meanwhile. Decisions that were made
 //! after the first page was asked for are not on later ones.
 
+pub(crate) mod common;
 pub(crate) mod live;
 mod logged_scope;
 mod matcher;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use engine::{
-    DecisionPage, DecisionSeries, DecisionStatistics, JudgedCounts, ListedDecision, MovedLine,
-    ProbabilityBin, RuleStatistics,
+    CommonFact, CommonFacts, DecisionPage, DecisionSeries, DecisionStatistics, JudgedCounts, ListedDecision,
+    MovedLine, ProbabilityBin, RuleStatistics,
 };
 use event::Time;
 use journal::json_value;
@@ -365,5 +365,61 @@ impl DecisionCountsJson {
         });
         let buckets = buckets.collect();
         DecisionCountsJson { pipeline: series.pipeline.clone(), width: Length(series.width), buckets }
+    }
+}
+
+/// The facts that decisions have in common, and others before them have not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = CommonFacts)]
+pub struct CommonFactsJson {
+    /// The pipeline.
+    pub pipeline: String,
+    /// Decisions that were looked at, the newest that fit.
+    pub decisions: u64,
+    /// Others from before that they were held against.
+    pub others: u64,
+    /// The facts, those first by which the decisions differ most from the others.
+    pub facts: Vec<CommonFactJson>,
+    /// True if fewer decisions were looked at than were wanted, as reading took too long.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
+    /// Stretches of the journal that are damaged and were passed over.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub damaged: u64,
+}
+
+/// A value of a fact that decisions have in common.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = CommonFact)]
+pub struct CommonFactJson {
+    /// The fact.
+    pub fact: String,
+    /// Its value; of a list an item.
+    pub value: serde_json::Value,
+    /// The condition of a rule that is true of events with it.
+    pub condition: String,
+    /// Decisions that have it.
+    pub count: u64,
+    /// Others from before that have it.
+    pub before: u64,
+}
+
+impl From<&CommonFacts> for CommonFactsJson {
+    fn from(found: &CommonFacts) -> CommonFactsJson {
+        let fact = |of: &CommonFact| CommonFactJson {
+            fact: of.fact.clone(),
+            value: json_value(&of.value),
+            condition: of.condition.clone(),
+            count: of.count,
+            before: of.before,
+        };
+        CommonFactsJson {
+            pipeline: found.pipeline.clone(),
+            decisions: found.decisions,
+            others: found.others,
+            facts: found.facts.iter().map(fact).collect(),
+            partial: found.is_partial,
+            damaged: found.skipped.stretches,
+        }
     }
 }

@@ -6,11 +6,12 @@ use axum::extract::State;
 use axum::response::Response;
 use engine::DecisionFilter;
 use event::Span;
+use journal::RecordId;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::format::{CELL, distance, json, plain, points, url, value};
+use super::format::{CELL, distance, json, plain, points, time, url, value};
 use super::frame::{ConsoleSection, secret};
 use super::texts::{counted, fill, t, word};
 use super::visit::{ConsoleForm, ConsoleVisit, PageFailure};
@@ -38,7 +39,7 @@ pub(super) struct DecisionsQuery {
     rule: String,
     kind: String,
     value: String,
-    r#where: String,
+    pub(super) r#where: String,
     label: String,
     score_from: String,
     score_below: String,
@@ -134,7 +135,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     Ok(frame.page(&html! {
         h1 { (t("decisions.title")) }
         (saved(&visit, &query))
-        (form(&query, &pipelines))
+        (form(&query, &pipelines, "/console/decisions"))
         @if let Ok(found) = &found { (super::live::bar(&query, !found.decisions.is_empty())) }
         @match &found {
             Err(failure) => {
@@ -149,7 +150,10 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
                 @if let Some(next) = &found.next {
                     @let mut params = query.params();
                     @let () = params.push(("after", next));
-                    p { a.button href=(url("/console/decisions", &params)) { (t("common.older")) } " " span.dim { (fill("decisions.looked_at", &[("n", &super::format::number(found.looked_at))])) } }
+                    p { a.button href=(url("/console/decisions", &params)) { (t("common.older")) } " " span.dim {
+                        (fill("decisions.looked_at", &[("n", &super::format::number(found.looked_at))]))
+                        @if let (true, Ok(reached)) = (found.partial, next.parse::<RecordId>()) { ", " (t("decisions.back_to")) " " (time(reached.time(), visit.now)) }
+                    } }
                 }
             }
         }
@@ -196,7 +200,8 @@ fn saved(visit: &ConsoleVisit, query: &DecisionsQuery) -> Markup {
     }
 }
 
-fn form(query: &DecisionsQuery, pipelines: &[PipelineJson]) -> Markup {
+/// The form of a search, which leads to a page.
+pub(super) fn form(query: &DecisionsQuery, pipelines: &[PipelineJson], page: &str) -> Markup {
     let option = |own: &str, chosen: &str, text: String| html! { option value=(own) selected[own == chosen] { (text) } };
     let has_more = [
         &query.rule,
@@ -214,7 +219,7 @@ fn form(query: &DecisionsQuery, pipelines: &[PipelineJson]) -> Markup {
     classes.sort();
     classes.dedup();
     html! {
-        form.search action="/console/decisions" role="search" aria-label=(t("decisions.search")) {
+        form.search action=(page) role="search" aria-label=(t("decisions.search")) {
             div.row {
                 input type="search" name="q" value=(query.q) aria-label=(t("decisions.text")) placeholder=(t("decisions.text")) maxlength="512" spellcheck="false";
                 select name="pipeline" aria-label=(t("common.pipeline")) {

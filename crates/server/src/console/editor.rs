@@ -35,6 +35,8 @@ struct EditorQuery {
     pipeline: Option<String>,
     /// A rule that is to be added to the text.
     rule: Option<String>,
+    /// The condition of a rule that is to be written.
+    when: Option<String>,
     /// A trial, whose text it is.
     trial: Option<String>,
     /// True to begin with the candidate's text.
@@ -78,6 +80,12 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
             add_rule(&mut text, rule);
         }
     }
+    if let Some(when) = query.when.as_deref().map(str::trim).filter(|when| !when.is_empty()) {
+        let bands = visit.node.pipeline(Some(&pipeline))?;
+        // Alone it reaches the last line.
+        let score = bands.rules.bands().as_slice().last().map_or(10.0, |band| band.at.ceil());
+        add_condition(&mut text, when, score);
+    }
     let trial = match trial {
         Some(job) => Some(backtests::backtest(State(visit.node.clone()), Path(job.id.clone())).await?.0),
         None => None,
@@ -94,17 +102,38 @@ fn span_of(trial: &BacktestJson) -> String {
     SPANS.iter().find(same).map(|(span, _)| (*span).to_owned()).unwrap_or_default()
 }
 
+/// Returns a text as TOML has it: a text of JSON is one of TOML, but for one sign.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
+}
+
+/// Adds a new rule with a condition to a text.
+fn add_condition(text: &mut String, when: &str, score: f64) {
+    let is_taken = |name: &str| text.lines().any(|line| line.trim() == format!("name = {}", quoted(name)));
+    let mut names = std::iter::once("NEW_RULE".to_owned()).chain((2..1000).map(|n| format!("NEW_RULE_{n}")));
+    let name = names.find(|name| !is_taken(name)).unwrap_or_default();
+    begin_rule(text);
+    text.push_str(&format!(
+        "[[rule]]\nname = {}\nwhen = {}\nscore = {score:?}\n",
+        quoted(&name),
+        quoted(when)
+    ));
+}
+
+/// Leaves a line free behind what is there.
+fn begin_rule(text: &mut String) {
+    if !text.is_empty() && !text.ends_with("\n\n") {
+        text.push_str(if text.ends_with('\n') { "\n" } else { "\n\n" });
+    }
+}
+
 /// Adds a rule to a text, unless it is there.
 fn add_rule(text: &mut String, rule: &RuleJson) {
-    // A text of JSON is one of TOML, but for one sign.
-    let quoted = |text: &str| serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f");
     let name = format!("name = {}", quoted(&rule.name));
     if text.lines().any(|line| line.trim() == name) {
         return;
     }
-    if !text.is_empty() && !text.ends_with("\n\n") {
-        text.push_str(if text.ends_with('\n') { "\n" } else { "\n\n" });
-    }
+    begin_rule(text);
     text.push_str(&format!("[[rule]]\n{name}\nwhen = {}\nscore = {:?}\n", quoted(&rule.when), rule.score));
     if rule.mode != "enforce" {
         text.push_str(&format!("mode = {}\n", quoted(&rule.mode)));

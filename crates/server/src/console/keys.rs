@@ -19,6 +19,7 @@ use super::texts::{counted, fill, t, word};
 use super::visit::{ConsoleVisit, PageFailure};
 use super::{decisions, related_keys};
 use crate::api::{KeyStatisticsJson, PipelineJson, ReputationJson, TimelineJson};
+use crate::core::problem::HttpFailure;
 use crate::core::viewer::ViewerRight;
 use crate::protocol::http::bans::{self, BanEntry, BanLookupParams};
 use crate::protocol::http::statistics::{self, KeyLookupParams, ReputationParams, TimelineParams, TopParams};
@@ -94,6 +95,11 @@ async fn found(visit: &ConsoleVisit, q: &str) -> Result<Markup, PageFailure> {
     let asked = KeyLookupParams { value: q.to_owned(), pipeline: None };
     let known = statistics::keys(State(visit.node.clone()), QueryParams(asked)).await?.0;
     let held = held(visit, q).await?;
+    // Who looks an address up mostly wants to know what was decided of it.
+    let latest = match known.pipelines.iter().find_map(|of| Some((&of.pipeline, &of.keys.first()?.kind))) {
+        Some((pipeline, kind)) => decisions::of_key(visit, pipeline, kind, q).await,
+        None => html! {},
+    };
     let all: usize = known.pipelines.iter().map(|of| of.keys.len()).sum();
     Ok(html! {
         section {
@@ -120,6 +126,7 @@ async fn found(visit: &ConsoleVisit, q: &str) -> Result<Markup, PageFailure> {
                 } }
             }
         }
+        (latest)
     })
 }
 
@@ -176,13 +183,30 @@ fn rankings(pipelines: &[PipelineJson], query: &KeysQuery) -> Markup {
     }
 }
 
+/// Says in the place of a ranking that it took too long: of many keys that lie on disk not all can be read for a page.
+fn too_many(failure: HttpFailure) -> Result<Markup, PageFailure> {
+    let problem = failure.problem();
+    if problem.status != 503 {
+        return Err(failure.into());
+    }
+    Ok(html! {
+        section { div.empty role="status" {
+            p { (plain(&problem.detail, CELL * 4)) }
+            @if let Some(help) = &problem.help { p.dim { (plain(help, CELL * 4)) } }
+        } }
+    })
+}
+
 /// The most active keys of a kind, or the worst by a reputation.
 async fn ranked(visit: &ConsoleVisit, query: &KeysQuery) -> Result<Markup, PageFailure> {
     let pipeline = query.pipeline.clone();
     if let Some(kind) = &query.kind {
         let window = query.window.clone().or_else(|| Some("1d".to_owned()));
         let asked = TopParams { pipeline, kind: kind.clone(), counter: None, window, limit: Some(50) };
-        let top = statistics::top(State(visit.node.clone()), QueryParams(asked)).await?.0;
+        let top = match statistics::top(State(visit.node.clone()), QueryParams(asked)).await {
+            Ok(top) => top.0,
+            Err(failure) => return too_many(failure),
+        };
         let most = top.keys.iter().map(|key| key.count).max().unwrap_or(1).max(1) as f64;
         return Ok(html! {
             section {
@@ -210,7 +234,10 @@ async fn ranked(visit: &ConsoleVisit, query: &KeysQuery) -> Result<Markup, PageF
         within: Some("1d".to_owned()),
         limit: Some(50),
     };
-    let worst = statistics::reputations(State(visit.node.clone()), QueryParams(asked)).await?.0;
+    let worst = match statistics::reputations(State(visit.node.clone()), QueryParams(asked)).await {
+        Ok(worst) => worst.0,
+        Err(failure) => return too_many(failure),
+    };
     Ok(html! {
         section {
             h2 { (fill("keys.worst", &[("name", &worst.reputation)])) }

@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
-use event::Span;
+use event::{Span, Time};
 use judge::Action;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -34,7 +34,9 @@ use crate::protocol::http::{QueryParams, node};
 use crate::protocol::input;
 
 /// The time that is spent on statistics for a page.
-const PATIENCE: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_millis(200);
+/// The unit in which times of statistics begin.
+const MINUTE: Span = Span::minutes(1);
 /// Columns of the chart of scores.
 const COLUMNS: i64 = 120;
 /// Rows of the table of what lines would reach.
@@ -101,7 +103,8 @@ async fn statistics(
     let back = query.last.parse::<Span>().ok();
     let filter = DecisionFilterParams {
         pipeline: Some(pipeline.to_owned()),
-        from: back.map(|back| (visit.now - back).to_string()),
+        // To a minute, so that who looks again a moment later sees what was made for the first.
+        from: back.map(|back| Time((visit.now - back).bucket(MINUTE) * MINUTE.0).to_string()),
         ..DecisionFilterParams::default()
     };
     // A decimal comma is one, too.

@@ -34,6 +34,7 @@ pub(super) fn bar(query: &DecisionsQuery, can_follow: bool) -> Markup {
     html! {
         div.tools {
             a.button href=(with("/console/decisions", &[])) data-follow=[follow] data-label=(t("decisions.follow")) data-pause=(t("decisions.pause")) { (t("decisions.refresh")) }
+            a.button href=(with("/console/decisions/common", &[])) { (t("decisions.common")) }
             span.dim #fresh-count data-fresh=(t("decisions.new")) data-lost=(t("decisions.lost")) {}
             span { (t("decisions.export")) ": "
                 a href=(with("/console/decisions/export", &[("format", "csv")])) { (t("decisions.csv")) } " · "

@@ -12,6 +12,7 @@
 mod assets;
 mod bans;
 mod charts;
+mod common;
 mod decision;
 mod decisions;
 mod editor;
@@ -57,6 +58,7 @@ pub(crate) fn pages() -> Router<Arc<Node>> {
         .route("/console/decisions", get(decisions::page))
         .route("/console/decisions/feedback", post(decisions::judge))
         .route("/console/decisions/export", get(live::export))
+        .route("/console/decisions/common", get(common::page))
         .route("/console/decisions/live", get(live::follow))
         .route("/console/decisions/{id}", get(decision::page))
         .route("/console/decisions/{id}/feedback", post(decision::feedback))

@@ -45,9 +45,23 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
             h2 #traffic { (t("overview.traffic")) }
             (traffic.chart())
             (traffic.table())
+            (shared(&visit))
         }
         (storage(&visit))
     }))
+}
+
+/// The ways to what the latest decisions have in common: the beginning of an answer to a wave.
+fn shared(visit: &ConsoleVisit) -> Markup {
+    let plan = visit.node.engine.plan();
+    html! {
+        @if visit.viewer.may(ViewerRight::ReadContent) && !plan.pipelines.is_empty() {
+            p { (t("overview.shared")) @for (index, pipeline) in plan.pipelines.iter().enumerate() {
+                @if index > 0 { "," } " "
+                a href=(url("/console/decisions/common", &[("pipeline", &pipeline.name), ("last", "10m")])) { (pipeline.name) }
+            } }
+        }
+    }
 }
 
 /// The decisions of the last hour.

@@ -1,5 +1,7 @@
 //! The page of a pipeline's rules: what each is about, how often it fired, what it costs; the versions, and the candidate.
 
+use std::collections::BTreeSet;
+
 use axum::extract::State;
 use axum::response::Response;
 use event::Time;
@@ -27,7 +29,13 @@ struct RulesQuery {
     sort: String,
     #[serde(default)]
     q: String,
+    /// The rules that were just taken out, between commas.
+    #[serde(default)]
+    gone: String,
 }
+
+/// Rules that were taken out, of which the page tells.
+const GONE_MAX: usize = 8;
 
 /// The page.
 pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
@@ -78,7 +86,10 @@ impl RulesPage<'_> {
                 div.main {
                     @if let Some(rule) = chosen { (self.rule(rule)) }
                     @if let (None, Some(name)) = (chosen, &self.query.rule) {
-                        p.notice { (fill("rules.gone", &[("rule", &plain(name, CELL))])) }
+                        p.notice { (fill("rules.gone", &[("rule", &plain(name, CELL))])) " " (self.what_it_did(name)) }
+                    }
+                    @for name in self.query.gone.split(',').filter(|name| !name.is_empty()).take(GONE_MAX) {
+                        p.notice { (fill("rules.taken_out", &[("rule", &plain(name, CELL))])) " " (self.what_it_did(name)) }
                     }
                     section {
                         h2 #all { (t("rules.all")) }
@@ -101,6 +112,15 @@ impl RulesPage<'_> {
                     @if let Some(comparison) = comparison { (self.candidate(comparison)) }
                     (self.history())
                 }
+            }
+        }
+    }
+
+    /// The way to what a rule did that is not in force any more.
+    fn what_it_did(&self, rule: &str) -> Markup {
+        html! {
+            @if self.visit.viewer.may(ViewerRight::Rules) {
+                a href=(url("/console/rules/impact", &[("pipeline", &self.pipeline.name), ("rule", rule)])) { (fill("rules.did_it", &[("rule", &plain(rule, CELL))])) }
             }
         }
     }
@@ -266,6 +286,12 @@ impl RulesPage<'_> {
     }
 }
 
+/// The names of a pipeline's rules.
+fn names(visit: &ConsoleVisit, pipeline: &str) -> Result<BTreeSet<String>, PageFailure> {
+    let pipeline = visit.node.pipeline(Some(pipeline))?;
+    Ok(pipeline.rules.rules().iter().map(|rule| rule.name.clone()).collect())
+}
+
 /// A version to go back to.
 #[derive(Deserialize)]
 pub(super) struct RollbackForm {
@@ -278,10 +304,17 @@ pub(super) async fn roll_back(
     ConsoleForm { visit, form }: ConsoleForm<RollbackForm>,
 ) -> Result<Response, PageFailure> {
     visit.need(ViewerRight::Rules)?;
-    let back = url("/console/rules", &[("pipeline", &form.pipeline)]);
-    let request = RollbackRequest { version: form.version, pipeline: Some(form.pipeline) };
+    let before = names(&visit, &form.pipeline)?;
+    let request = RollbackRequest { version: form.version, pipeline: Some(form.pipeline.clone()) };
     let _ = rules::rollback(State(visit.node.clone()), JsonBody(request)).await?;
-    Ok(redirect(&done(&back, "rolled_back", 0)))
+    let after = names(&visit, &form.pipeline)?;
+    let gone: Vec<&str> = before.difference(&after).map(String::as_str).take(GONE_MAX).collect();
+    let gone = gone.join(",");
+    let mut params = vec![("pipeline", form.pipeline.as_str())];
+    if !gone.is_empty() {
+        params.push(("gone", &gone));
+    }
+    Ok(redirect(&done(&url("/console/rules", &params), "rolled_back", 0)))
 }
 
 /// A candidate to enforce.

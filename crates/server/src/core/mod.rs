@@ -58,6 +58,7 @@ pub(crate) mod signature_metrics;
 pub(crate) mod socket;
 pub(crate) mod source_reading;
 pub(crate) mod sources;
+pub(crate) mod statistics_cache;
 pub(crate) mod telemetry;
 pub(crate) mod telemetry_export;
 pub(crate) mod through;

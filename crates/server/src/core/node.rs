@@ -48,6 +48,7 @@ use crate::core::sessions::SessionAuthority;
 use crate::core::shares::{Caller, Share, Shares};
 use crate::core::signature_metrics::SignatureMetrics;
 use crate::core::sources::SourceSet;
+use crate::core::statistics_cache::StatisticsCache;
 use crate::core::telemetry::{RequestTrace, Telemetry, TraceParent};
 use crate::core::tls::TlsMetrics;
 use crate::core::tokens::{TokenAuthority, bearer};
@@ -108,6 +109,8 @@ pub(crate) struct Node {
     pub(crate) lookups: AdmissionQueue,
     /// Searches in past decisions.
     pub(crate) searches: AdmissionQueue,
+    /// Statistics that pages have shown a moment ago.
+    pub(crate) statistics: StatisticsCache,
     /// The place for a page of metrics.
     pub(crate) pages: AdmissionQueue,
     /// The descriptors of the process that connections may take.
@@ -201,6 +204,7 @@ impl Node {
             scans: AdmissionQueue::of_scans(),
             lookups: AdmissionQueue::of_lookups(),
             searches: AdmissionQueue::of_searches(),
+            statistics: StatisticsCache::default(),
             pages: AdmissionQueue::of_pages(),
             descriptors: Arc::new(DescriptorBudget::of_process()),
             guesses: AuthFailures::default(),

@@ -3,7 +3,7 @@
 //   node browser.mjs '{"chromium": "/usr/bin/chromium", "packages": "…", "pictures": null, "open": "http://127.0.0.1:1",
 //                      "locked": "http://127.0.0.1:2", "token": "…", "pages": {"overview": "/console/", …}, "decision": "…"}'
 //
-// `open` asks for no token and has data in it, `locked` asks for the token. Each page is looked at on a phone and on a wide screen,
+// `open` asks for no token and has data in it, `locked` asks for the token, and at `waved` a wave of requests began ten minutes ago. Each page is looked at on a phone and on a wide screen,
 // light and dark, with and without scripts: nothing may be reported on the console, break the policy, come from another host, be
 // wider than the window, or be an obstacle by axe. Prints a line for each case, and ends with 1 if one has failed.
 import assert from 'node:assert/strict';
@@ -11,7 +11,7 @@ import {mkdirSync, readFileSync} from 'node:fs';
 import {createRequire} from 'node:module';
 import {join} from 'node:path';
 
-const {chromium: program, packages, pictures, open, locked, token, pages, decision, only} = JSON.parse(process.argv[2]);
+const {chromium: program, packages, pictures, open, locked, waved, token, pages, decision, sender, blocked, only} = JSON.parse(process.argv[2]);
 const require = createRequire(join(packages, 'node_modules/x.js'));
 const {chromium} = require('playwright-core');
 const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
@@ -53,6 +53,22 @@ async function picture(page, name) {
   mkdirSync(pictures, {recursive: true});
   await page.screenshot({path: join(pictures, `${name}.png`), fullPage: true});
 }
+
+// A task at a site: each navigation, click and form that is sent is a step.
+function task(page, site = open) {
+  let steps = 0;
+  return {
+    async goTo(url) { steps++; await page.goto(site + url); },
+    async click(what) { steps++; await what.click(); },
+    async find(text) { steps++; await page.fill('#find', text); await page.keyboard.press('Enter'); },
+    endsWithin(bound, what) {
+      console.log(`steps: ${what}: ${steps} of ${bound}`);
+      assert(steps <= bound, `${what} takes ${steps} steps`);
+    },
+  };
+}
+const waveLine = number => `203.0.113.${number} - - [17/May/2026:12:00:00 +0000] "GET /gift-card-generator?n=${number} HTTP/1.1" 200 10 "-" "Mozilla/5.0"`;
+const because = page => page.getByRole('heading', {level: 1}).filter({hasText: 'because'}).waitFor();
 
 const cases = {};
 for (const [name, url] of Object.entries(pages)) {
@@ -116,12 +132,61 @@ Object.assign(cases, {
     assert.equal(await page.evaluate(() => document.activeElement.id), 'content');
     await page.finish();
   },
-  async 'why was this rejected: in three steps'(browser) {
+  async 'task: why was this mail rejected, by its decision and by its sender'(browser) {
+    for (const known of [decision, sender]) {
+      const page = await opened(browser), {goTo, find, click, endsWithin} = task(page);
+      await goTo('/console/');
+      await find(known);
+      if (known === sender) await click(page.locator('table.decisions tbody a').first());
+      await because(page);
+      endsWithin(3, 'find why a mail was rejected');
+      await page.finish();
+    }
+  },
+  async 'task: why am I blocked, from an address'(browser) {
+    const page = await opened(browser), {goTo, find, click, endsWithin} = task(page);
+    await goTo('/console/');
+    await find(blocked);
+    // The ban, its reason and its end are said at once; what the address did is one step further.
+    await page.getByText('scanner').first().waitFor();
+    await accessible(page, 'looked up');
+    await click(page.locator('table.decisions tbody a').first());
+    await because(page);
+    endsWithin(3, 'answer why an address is blocked');
+    await page.finish();
+  },
+  async 'task: stops a wave, and undoes the rule'(browser) {
     const page = await opened(browser);
-    await page.goto(open + '/console/');
-    await page.fill('#find', decision);
-    await page.keyboard.press('Enter');
-    await page.getByRole('heading', {level: 1}).filter({hasText: 'because'}).waitFor();
+    const stop = task(page, waved);
+    await stop.goTo('/console/');
+    await stop.click(page.getByRole('main').getByRole('link', {name: 'web', exact: true}));
+    await accessible(page, 'in common');
+    await picture(page, 'common');
+    for (const viewport of [PHONE, WIDE]) {
+      await page.setViewportSize(viewport);
+      await fits(page, `in common ${viewport.width}`);
+    }
+    const fact = page.getByRole('row').filter({hasText: 'gift-card-generator'}).first();
+    await stop.click(fact.getByRole('link', {name: /^Write a rule/}));
+    assert.match(await page.getByLabel('Rules', {exact: true}).inputValue(), /when = ".*gift-card-generator/);
+    await stop.click(page.getByRole('button', {name: 'Try it'}));
+    await page.locator('#trial[data-state=done]').waitFor();
+    await stop.click(page.getByRole('button', {name: 'Enforce'}));
+    await page.getByRole('status').waitFor();
+    stop.endsWithin(6, 'stop a wave');
+    const hit = await fetch(`${waved}/v1/decide?pipeline=web`, {method: 'POST', headers: {'Content-Type': 'text/x-access-log'}, body: waveLine(7)});
+    assert.equal((await hit.json()).reasons[0].name, 'NEW_RULE');
+
+    const undo = task(page, waved);
+    await undo.goTo('/console/rules?pipeline=web');
+    await undo.click(page.getByRole('button', {name: /^Go back/}).first());
+    await accessible(page, 'taken out');
+    await undo.click(page.getByRole('link', {name: 'What NEW_RULE did'}));
+    await undo.click(page.getByRole('button', {name: 'Take it back'}));
+    await page.getByRole('status').first().waitFor();
+    undo.endsWithin(4, 'undo a wrong rule');
+    const after = await fetch(`${waved}/v1/decide?pipeline=web`, {method: 'POST', headers: {'Content-Type': 'text/x-access-log'}, body: waveLine(8)});
+    assert(!(await after.json()).reasons.some(reason => reason.name === 'NEW_RULE'));
     await page.finish();
   },
   async 'bans and lifts, with and without scripts'(browser) {

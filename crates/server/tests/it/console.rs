@@ -224,9 +224,10 @@ fn decide(server: &Running, pipeline: &str, media: &str, body: &str) -> String {
     answer.json()["id"].as_str().unwrap().to_owned()
 }
 
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 11] = [
     "/console/",
     "/console/decisions",
+    "/console/decisions/common",
     "/console/keys",
     "/console/bans",
     "/console/limits",
@@ -377,6 +378,7 @@ fn a_session_may_what_its_token_may() {
         check(name, "/console/rules", 200);
         check(name, "/console/bans", bans);
         check(name, "/console/decisions", decisions);
+        check(name, "/console/decisions/common", decisions);
         check(name, "/console/settings", settings);
         let cookie = enter(name).unwrap();
         let key = server.ask("GET", "/console/key?pipeline=web&kind=ip&value=192.0.2.7", &[&cookie], b"");

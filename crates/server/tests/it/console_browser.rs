@@ -7,11 +7,14 @@ use engine::Directory;
 use plan::preset;
 use serde_json::json;
 
-use crate::harness::{JSON, LOG, MAIL, Running, configure, start};
+use crate::harness::{JSON, LOG, MAIL, Running, SetClock, configure, start, start_by};
 use crate::npm;
 
 const PURPOSE: &str = "the console in Chromium";
 const TOKEN: &str = "correct-horse-battery";
+const SENDER: &str = "win@cash.example";
+/// The test text that is always refused.
+const REFUSED: &str = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
 const LABELS: &str = "
 [[label]]
 name = \"scanner\"
@@ -61,7 +64,8 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
         ("Bob <bob@example.net>", &long),
     ] {
         let message = format!(
-            "From: {from}\r\nTo: bob@example.net\r\nSubject: {subject}\r\n\r\n{subject} http://192.0.2.7/buy\r\n"
+            "From: {from}\r\nTo: bob@example.net\r\nSubject: {subject}\r\n\r\n{subject} http://192.0.2.7/buy\r\n{}\r\n",
+            if from.contains(SENDER) { REFUSED } else { "" }
         );
         mail = decide("mail", MAIL, &message);
     }
@@ -69,7 +73,7 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
         let post = json!({"user": user, "ip": "198.51.100.7", "text": format!("Buy now at http://cash.example {user}"), "exposure": 5});
         decide("comments", JSON, &post.to_string());
     }
-    for value in ["192.0.2.9", "198.51.100.77", "2001:db8::7"] {
+    for value in ["192.0.2.9", "192.0.2.7", "198.51.100.77", "2001:db8::7"] {
         let ban = json!({"pipeline": "web", "kind": "ip", "label": "scanner", "value": value, "for": "7d"});
         assert_eq!(server.post("/v1/bans", &[JSON], &ban.to_string()).status, 200);
     }
@@ -87,6 +91,7 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
     let pages = json!({
         "overview": "/console/",
         "decisions": "/console/decisions",
+        "common": "/console/decisions/common?pipeline=web&where=http.status+%3D%3D+404",
         "search": "/console/decisions?pipeline=web&where=http.status+%3D%3D+404",
         "decision": decision(&probe),
         "mail": decision(&mail),
@@ -111,6 +116,33 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
     (server, pages, probe)
 }
 
+/// A server at which a wave of requests of many addresses for one page began ten minutes ago, after two hours of others.
+fn waved(path: &Path) -> Running {
+    let directory = Directory::create(path, &[preset::find("web").unwrap()]).unwrap();
+    let clock = SetClock::default();
+    let server = start_by(&directory, &[], |_| clock.clock());
+    let ask = |second: i64, client: &str, target: &str| {
+        clock.set(second);
+        let at =
+            format!("17/May/2026:{:02}:{:02}:{:02} +0000", 10 + second / 3600, second / 60 % 60, second % 60);
+        let line = format!("{client} - - [{at}] \"GET {target} HTTP/1.1\" 200 10 \"-\" \"Mozilla/5.0\"");
+        let answer = server.post("/v1/decide?pipeline=web", &[LOG], &line);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    };
+    for number in 0..120 {
+        ask(number * 50, &format!("198.51.100.{}", number % 40), &format!("/shop/{}", number % 13));
+    }
+    for number in 0..120 {
+        ask(
+            6660 + number * 4,
+            &format!("203.0.113.{}", number % 200),
+            &format!("/gift-card-generator?n={number}"),
+        );
+    }
+    clock.set(7200);
+    server
+}
+
 /// Every page in Chromium: `TOLLHOUSE_PICTURES=folder` keeps pictures, `TOLLHOUSE_CASE=words` runs some cases.
 #[test]
 fn the_console_works_in_a_browser() {
@@ -128,6 +160,7 @@ fn the_console_works_in_a_browser() {
     let (server, pages, decision) = filled(&parent.path().join("open"));
     let locked = Directory::create(&parent.path().join("locked"), &[preset::find("web").unwrap()]).unwrap();
     let locked = start(&locked, &[("server.tokens", &format!("[\"{TOKEN}\"]"))]);
+    let waved = waved(&parent.path().join("waved"));
     let asked = json!({
         "chromium": "/usr/bin/chromium",
         "packages": packages,
@@ -135,7 +168,10 @@ fn the_console_works_in_a_browser() {
         "only": std::env::var("TOLLHOUSE_CASE").ok(),
         "open": format!("http://{}", server.address),
         "locked": format!("http://{}", locked.address),
+        "waved": format!("http://{}", waved.address),
         "token": TOKEN,
+        "sender": SENDER,
+        "blocked": "192.0.2.7",
         "pages": pages,
         "decision": decision,
     });
@@ -147,4 +183,5 @@ fn the_console_works_in_a_browser() {
     assert!(said.lines().any(|line| line.starts_with("ok: ")));
     server.stop();
     locked.stop();
+    waved.stop();
 }

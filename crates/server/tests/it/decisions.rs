@@ -120,6 +120,53 @@ fn what_cannot_be_searched_for_is_a_problem() {
 }
 
 #[test]
+fn decisions_tell_what_they_have_in_common_and_others_have_not() {
+    with_posts(|server, _| {
+        for number in 0..12 {
+            let post = json!({"id": format!("wave-{number}"), "user": format!("w{number}"), "link": "wave.example", "followers": 3});
+            assert_eq!(server.post("/v1/decide", &[JSON], &post.to_string()).status, 200);
+        }
+        let found = server.get("/v1/decisions/common?text=wave.ex").json();
+        assert_eq!((&found["decisions"], &found["others"]), (&json!(12), &json!(30)), "{found}");
+        let fact = |name: &str| {
+            let facts = found["facts"].as_array().unwrap();
+            facts
+                .iter()
+                .find(|fact| fact["fact"] == name)
+                .unwrap_or_else(|| panic!("{name}: {found}"))
+                .clone()
+        };
+        let link = fact("link");
+        assert_eq!(
+            (&link["value"], &link["count"], &link["before"]),
+            (&json!("wave.example"), &json!(12), &json!(0))
+        );
+        assert_eq!(link["condition"], "link == 'wave.example'");
+        let facts = found["facts"].as_array().unwrap();
+        assert!(facts.iter().all(|fact| fact["fact"] != "user"), "no two share it: {found}");
+        for fact in facts {
+            // What is told of it is what a search for its condition finds.
+            let condition = fact["condition"]
+                .as_str()
+                .unwrap()
+                .replace('&', "%26")
+                .replace(' ', "%20")
+                .replace('=', "%3D");
+            let page = search(server, &format!("?text=wave.ex&where={condition}&limit=100"));
+            assert_eq!(json!(ids(&page).len()), fact["count"], "{fact}");
+        }
+        let none = server.get("/v1/decisions/common?text=nothing+has+this").json();
+        assert_eq!((&none["decisions"], &none["facts"]), (&json!(0), &json!([])));
+        check_problem(
+            &server.get("/v1/decisions/common?limit=3"),
+            400,
+            "invalid-parameter",
+            "there is no parameter",
+        );
+    });
+}
+
+#[test]
 fn an_event_can_be_checked_without_a_trace() {
     with_posts(|server, made| {
         let event =

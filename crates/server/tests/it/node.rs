@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 96] = [
+pub(crate) const ROUTES: [(&str, &str); 97] = [
     ("delete", "/v1/backtests/{id}"),
     ("delete", "/v1/bans"),
     ("delete", "/v1/nodes/{number}"),
@@ -32,6 +32,7 @@ pub(crate) const ROUTES: [(&str, &str); 96] = [
     ("get", "/v1/bans/stream"),
     ("get", "/v1/counts"),
     ("get", "/v1/decisions"),
+    ("get", "/v1/decisions/common"),
     ("get", "/v1/decisions/export"),
     ("get", "/v1/decisions/statistics"),
     ("get", "/v1/decisions/stream"),

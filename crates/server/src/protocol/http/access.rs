@@ -127,6 +127,7 @@ const ROUTES: &[RouteAccess] = &[
     get("/v1/anomalies", Read).named(),
     get("/v1/counts", Read).asked(),
     get("/v1/decisions", ReadContent).named(),
+    get("/v1/decisions/common", ReadContent).named(),
     get("/v1/decisions/export", ReadContent).named().audited(CONTENT_READ),
     get("/v1/decisions/statistics", Read).named(),
     get("/v1/decisions/stream", ReadContent).named(),

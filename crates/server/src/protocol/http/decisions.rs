@@ -14,8 +14,8 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use engine::{
-    DecisionFilter, DecisionPage, DecisionQuery, DecisionWatch, FactSelection, KeyChoice, LabelFilter,
-    StatisticsQuery, WATCHERS_MAX, WatchedEvent,
+    DecisionFilter, DecisionPage, DecisionQuery, DecisionSearchError, DecisionStatistics, DecisionWatch,
+    FactSelection, KeyChoice, LabelFilter, StatisticsQuery, WATCHERS_MAX, WatchedEvent,
 };
 use event::{Span, Time};
 use futures_util::StreamExt;
@@ -43,8 +43,8 @@ const PAGE_MAX: usize = 1000;
 const FACTS_MAX: usize = 100;
 /// Records that are looked at for one page.
 const RECORDS: u64 = 1_000_000;
-/// The time that is spent on one page.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// The time that is spent on one page. What it does not reach is for the next one.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The choice among past decisions: those that have all that is said.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -398,6 +398,45 @@ pub(crate) struct StatisticsParams {
     pub(crate) at: Option<f64>,
 }
 
+/// What facts in common are asked for by, besides the filter: nothing.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct CommonFactsParams {}
+
+/// The facts that decisions have in common and others have not. Holds the newest 500 decisions that fit, of one pipeline, against as many
+/// of it from before `from`, or before the oldest of them, and answers the values that are at least twice as frequent among the former,
+/// each with the condition that a rule would have. What one request reads is bounded, as for lists.
+#[utoipa::path(
+    get,
+    path = "/v1/decisions/common",
+    tag = "feedback",
+    operation_id = "decisions_common",
+    params(DecisionFilterParams, CommonFactsParams),
+    responses((status = 200, description = "The facts", body = api::CommonFactsJson), ProblemResponses),
+)]
+pub(super) async fn common(
+    State(node): State<Arc<Node>>,
+    FilterQuery(filter, CommonFactsParams {}): FilterQuery<CommonFactsParams>,
+) -> Result<Json<api::CommonFactsJson>, HttpFailure> {
+    own_common(&node, filter).await.map(Json)
+}
+
+/// Finds out what decisions of this node have in common.
+pub(crate) async fn own_common(
+    node: &Arc<Node>,
+    filter: DecisionFilter,
+) -> Result<api::CommonFactsJson, HttpFailure> {
+    if let Some(name) = &filter.pipeline {
+        node.pipeline(Some(name))?;
+    }
+    let engine = Arc::clone(&node.engine);
+    let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
+        bounded(is_over, |budget| engine.common_facts(filter, budget))
+    };
+    let found = node.searches.run(node.timeout() / 2, work).await??;
+    Ok(api::CommonFactsJson::from(&found))
+}
+
 /// The time that is spent on statistics.
 const STATISTICS_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -416,16 +455,56 @@ pub(super) async fn statistics(
     State(node): State<Arc<Node>>,
     FilterQuery(filter, params): FilterQuery<StatisticsParams>,
 ) -> Result<Json<api::DecisionStatisticsJson>, HttpFailure> {
-    Ok(Json(own_statistics(&node, filter, params, STATISTICS_PATIENCE).await?))
+    let query = statistics_query(&node, filter, params)?;
+    let made = made_statistics(&node, query, STATISTICS_PATIENCE, false).await?;
+    Ok(Json(api::DecisionStatisticsJson::from(&*made)))
 }
 
-/// Statistics of past decisions of this node, read for so long at most.
+/// Statistics of past decisions of this node, read for so long at most, or shown again if they were made a moment ago.
 pub(crate) async fn own_statistics(
     node: &Arc<Node>,
     filter: DecisionFilter,
     params: StatisticsParams,
     patience: Duration,
 ) -> Result<api::DecisionStatisticsJson, HttpFailure> {
+    let query = statistics_query(node, filter, params)?;
+    let made = match node.statistics.of(&query, Instant::now()) {
+        Some(known) => known,
+        None => made_statistics(node, query, patience, true).await?,
+    };
+    Ok(api::DecisionStatisticsJson::from(&*made))
+}
+
+/// Makes statistics in a place for costly calls. Those who have waited for others of the same may get theirs.
+async fn made_statistics(
+    node: &Arc<Node>,
+    query: StatisticsQuery,
+    patience: Duration,
+    may_be_known: bool,
+) -> Result<Arc<DecisionStatistics>, HttpFailure> {
+    let at = Arc::clone(node);
+    let work = move |is_over: &(dyn Fn() -> bool + Sync)| -> Result<_, DecisionSearchError> {
+        let begun = Instant::now();
+        if let Some(known) = at.statistics.of(&query, begun).filter(|_| may_be_known) {
+            return Ok(known);
+        }
+        let is_over = || is_over() || begun.elapsed() >= patience;
+        let mut budget = ReadBudget { records: u64::MAX, is_over: &is_over };
+        let made = Arc::new(at.engine.decision_statistics(&query, &mut budget)?);
+        if may_be_known {
+            at.statistics.keep(query, &made, begun);
+        }
+        Ok(made)
+    };
+    Ok(node.scans.run(node.timeout() / 2, work).await??)
+}
+
+/// Reads what statistics are asked for.
+fn statistics_query(
+    node: &Node,
+    filter: DecisionFilter,
+    params: StatisticsParams,
+) -> Result<StatisticsQuery, HttpFailure> {
     // What a condition or a text chooses tells what events say.
     if let (true, Some(grant)) =
         (filter.text.is_some() || filter.condition.is_some(), RequestGrant::current())
@@ -451,15 +530,7 @@ pub(crate) async fn own_statistics(
         }
         _ => return Err(INVALID_PARAMETER.failure("line, at: expected both or neither")),
     };
-    let query = StatisticsQuery { filter, bin, line };
-    let engine = Arc::clone(&node.engine);
-    let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
-        let end = Instant::now() + patience;
-        let is_over = || is_over() || Instant::now() >= end;
-        engine.decision_statistics(&query, &mut ReadBudget { records: u64::MAX, is_over: &is_over })
-    };
-    let made = node.scans.run(node.timeout() / 2, work).await??;
-    Ok(api::DecisionStatisticsJson::from(&made))
+    Ok(StatisticsQuery { filter, bin, line })
 }
 
 /// The counts that are asked for.

@@ -126,6 +126,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
         .routes(routes!(decisions::list))
         .routes(routes!(decision_export::export))
         .routes(routes!(decisions::stream))
+        .routes(routes!(decisions::common))
         .routes(routes!(decisions::statistics))
         .routes(routes!(decisions::counts))
         .routes(routes!(feedback::decision))

@@ -156,6 +156,7 @@ POST /v1/observe          only count one event
 POST /v1/check            what would be decided on one event, and why; nothing is counted
 POST /v1/peek             only look up what is known of one event's keys
 GET  /v1/decisions        search in past decisions, newest first: ?rule=&action=&where=&from=&to=
+GET  /v1/decisions/common facts that decisions have in common, and others before them have not
 GET  /v1/decisions/export decisions as a file: ?format=csv&facts=&limit=
 GET  /v1/decisions/statistics what they come to by action, rule, label and score: ?line=&at=
 GET  /v1/counts           decisions over time: ?width=&from=&to=&rules=
