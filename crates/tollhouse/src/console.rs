@@ -132,6 +132,12 @@ impl Output {
         self.drain()
     }
 
+    /// Writes a text as it is, for programs.
+    pub(crate) fn raw(&mut self, text: &str) -> Result<(), CommandError> {
+        self.buffer.extend_from_slice(text.as_bytes());
+        self.drain()
+    }
+
     fn drain(&mut self) -> Result<(), CommandError> {
         if self.terminal || self.buffer.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
     }

@@ -11,7 +11,8 @@ use journal::{JournalArchive, ReadBudget, RecordId};
 use judge::Action;
 use plan::Plan;
 use server::api::{
-    DecisionPageJson, DecisionStatisticsJson, JudgedCountsJson, ListedDecisionJson, MovedLineJson,
+    DecisionPageJson, DecisionStatisticsJson, JudgedCountsJson, ListedDecisionJson, MovedLineJson, csv_head,
+    csv_row,
 };
 
 use crate::client::ApiClient;
@@ -38,6 +39,7 @@ Examples:
   tollhouse decisions --data ./data --action reject --from 2026-05-17
   tollhouse decisions --data ./data --kind from --value ann@example.org --facts mail.subject
   tollhouse decisions --data ./data --where \"mail.size > 1000000\" --json
+  tollhouse decisions --data ./data --action reject --facts mail.subject --csv
   tollhouse decisions --server http://127.0.0.1:8377 --rule BULK --unlabelled
   tollhouse decisions --server http://127.0.0.1:8377 --action reject --follow
   tollhouse decisions --data ./data --pipeline mail --summary --line reject=12
@@ -101,6 +103,10 @@ pub(crate) struct DecisionsArgs {
     /// Go on with decisions as they are made
     #[arg(long)]
     follow: bool,
+    /// Print comma-separated values, each of `--facts` a column; texts that a spreadsheet would take for formulas get an apostrophe
+    /// in front
+    #[arg(long, conflicts_with_all = ["json", "summary"])]
+    csv: bool,
     /// Show statistics instead: by action, rule and label, and by score
     #[arg(long, conflicts_with_all = ["follow", "limit", "facts"])]
     summary: bool,
@@ -263,6 +269,10 @@ fn line(text: &str) -> Result<(Action, f64), String> {
 }
 
 pub(crate) fn run(args: DecisionsArgs) -> Result<Exit, CommandError> {
+    if args.csv && args.facts.iter().any(|name| name == "*") {
+        let failure = CommandError::new("--csv needs names in --facts, as each is a column");
+        return Err(failure.help("name them, or use --json"));
+    }
     let interrupt = Interrupt::watch(None);
     let mut journal = SearchedJournal::open(&args)?;
     let mut out = Output::new(args.json.json);
@@ -275,6 +285,9 @@ pub(crate) fn run(args: DecisionsArgs) -> Result<Exit, CommandError> {
         }
         out.flush()?;
         return Ok(if interrupt.raised() { Exit::Interrupted } else { Exit::Fine });
+    }
+    if args.csv {
+        out.raw(&csv_head(&args.facts))?;
     }
     let mut damaged = 0;
     let limit = usize::try_from(args.limit).unwrap_or(usize::MAX);
@@ -423,6 +436,11 @@ fn show(
 ) -> Result<(), CommandError> {
     if out.is_json() {
         return decisions.iter().try_for_each(|decision| out.json(decision));
+    }
+    if args.csv {
+        let mut text = String::new();
+        decisions.iter().for_each(|decision| csv_row(&mut text, decision, &args.facts));
+        return out.raw(&text);
     }
     if decisions.is_empty() {
         return Ok(());

@@ -74,6 +74,22 @@ fn the_decisions_of_a_corpus_are_found_as_its_export_has_them() {
     let page = data.run(&["decisions", "--pipeline", "web", "--summary", "--line", "reject=1"], "").expect(0);
     assert!(page.stdout.contains("reject from 1 instead of"), "{}", page.stdout);
     data.run(&["decisions", "--where", "http.statu > 1"], "").expect(2);
+    let csv = ["decisions", "--pipeline", "web", "--csv", "--facts", "http.path,http.status", "--limit", "7"];
+    let csv = data.run(&csv, "").expect(0).stdout;
+    let head = "id,event_id,pipeline,version,time,action,score,probability,rules,shadow,label,http.path,http.status\r\n";
+    assert!(csv.starts_with(head), "{csv}");
+    assert_eq!(csv.lines().count(), 8, "{csv}");
+    data.run(&["decisions", "--csv", "--facts", "*"], "").expect(2);
+}
+
+#[test]
+fn what_strangers_sent_is_no_formula_in_csv() {
+    let data = Data::new(&["web"]);
+    let line =
+        r#"192.0.2.7 - - [17/May/2026:09:00:00 +0000] "GET / HTTP/1.1" 200 10 "-" "=cmd|' /C calc'!A0""#;
+    data.run(&["replay", "--pipeline", "web", "-"], line).expect(0);
+    let csv = data.run(&["decisions", "--csv", "--facts", "http.agent"], "").expect(0).stdout;
+    assert!(csv.contains(",\"'=cmd|"), "{csv}");
 }
 
 /// Columns of an export that are no facts.

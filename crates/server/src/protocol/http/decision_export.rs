@@ -1,7 +1,4 @@
 //! Past decisions as a file: CSV for spreadsheets, or a JSON object a line.
-//!
-//! Spreadsheets take a cell that begins with `=`, `+`, `-` or `@` for a formula, and what strangers sent stands in cells: such texts get an
-//! apostrophe in front (OWASP, "CSV Injection").
 
 use std::io;
 use std::sync::Arc;
@@ -15,11 +12,10 @@ use engine::DecisionFilter;
 use futures_util::StreamExt;
 use futures_util::stream::{once, unfold};
 use serde::Deserialize;
-use serde_json::Value;
 use utoipa::IntoParams;
 
 use super::decisions::{DecisionPageParams, FilterQuery, own_page};
-use crate::api::{DecisionPageJson, ListedDecisionJson};
+use crate::api::{DecisionPageJson, ListedDecisionJson, csv_head, csv_row};
 use crate::core::grant::note;
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, INVALID_PARAMETER, ProblemResponses};
@@ -115,7 +111,7 @@ impl RunningExport {
         let mut text = String::new();
         for one in &page.decisions {
             match self.format {
-                ExportFormat::Csv => row(&mut text, one, &self.columns),
+                ExportFormat::Csv => csv_row(&mut text, one, &self.columns),
                 // No type here refuses to be written.
                 ExportFormat::Ndjson => {
                     text.push_str(&serde_json::to_string(one).unwrap_or_default());
@@ -158,7 +154,7 @@ pub(crate) async fn own_export(
     // What is wrong with a query is said before anything is sent.
     let first = running.page().await?;
     let mut begin =
-        if format == ExportFormat::Csv { head(&running.columns) } else { String::new() }.into_bytes();
+        if format == ExportFormat::Csv { csv_head(&running.columns) } else { String::new() }.into_bytes();
     begin.extend_from_slice(&running.written(&first));
     let begin = once(std::future::ready(Ok(Bytes::from(begin))));
     let rest = unfold(Some(running), async |running| {
@@ -184,112 +180,4 @@ pub(crate) async fn own_export(
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     ];
     Ok((headers, body).into_response())
-}
-
-/// The columns before those of facts.
-const COLUMNS: [&str; 11] = [
-    "id",
-    "event_id",
-    "pipeline",
-    "version",
-    "time",
-    "action",
-    "score",
-    "probability",
-    "rules",
-    "shadow",
-    "label",
-];
-
-fn head(facts: &[String]) -> String {
-    let mut text = COLUMNS.join(",");
-    for fact in facts {
-        text.push(',');
-        cell(&mut text, fact);
-    }
-    text.push_str("\r\n");
-    text
-}
-
-fn row(text: &mut String, one: &ListedDecisionJson, facts: &[String]) {
-    let rules: Vec<&str> = one.rules.iter().map(|rule| rule.name.as_str()).collect();
-    let cells = [
-        one.id.as_str(),
-        one.event_id.as_deref().unwrap_or_default(),
-        &one.pipeline,
-        &one.version,
-        &one.time.to_string(),
-        one.action.name(),
-    ];
-    for of in cells {
-        cell(text, of);
-        text.push(',');
-    }
-    text.push_str(&format!("{},{},", one.score, one.probability));
-    for (index, of) in [&rules.join(" "), &one.shadow.join(" "), one.label.as_deref().unwrap_or_default()]
-        .into_iter()
-        .enumerate()
-    {
-        if index > 0 {
-            text.push(',');
-        }
-        cell(text, of);
-    }
-    for fact in facts {
-        text.push(',');
-        match one.facts.get(fact) {
-            None | Some(Value::Null) => {}
-            Some(Value::Number(number)) => text.push_str(&number.to_string()),
-            Some(Value::Bool(truth)) => text.push_str(if *truth { "true" } else { "false" }),
-            Some(Value::String(of)) => cell(text, of),
-            Some(other) => cell(text, &other.to_string()),
-        }
-    }
-    text.push_str("\r\n");
-}
-
-/// Writes a text as a cell that is no formula.
-fn cell(into: &mut String, text: &str) {
-    // Spreadsheets pass over blanks before a formula, and some take what follows a tab or an end of line for one.
-    let first = text.trim_start().chars().next();
-    let is_formula = first
-        .is_some_and(|sign| matches!(sign, '=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠' | '|'))
-        || text.starts_with(['\t', '\r', '\n']);
-    let is_quoted = is_formula || text.contains([',', '"', '\r', '\n', ';', '\t']) || text.trim() != text;
-    if !is_quoted {
-        return into.push_str(text);
-    }
-    into.push('"');
-    if is_formula {
-        into.push('\'');
-    }
-    into.push_str(&text.replace('"', "\"\"").replace('\0', ""));
-    into.push('"');
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_strangers_sent_is_no_formula() {
-        let check = |text: &str, expected: &str| {
-            let mut found = String::new();
-            cell(&mut found, text);
-            assert_eq!(found, expected, "{text:?}");
-        };
-        check("ann@example.org", "ann@example.org");
-        check("", "");
-        check("a,b", "\"a,b\"");
-        check("say \"a\"", "\"say \"\"a\"\"\"");
-        check("=HYPERLINK(\"http://evil.example\")", "\"'=HYPERLINK(\"\"http://evil.example\"\")\"");
-        for sign in ["=", "+", "-", "@", "\t=", " =", "＝", "\r", "\n@"] {
-            let text = format!("{sign}1+1");
-            let mut found = String::new();
-            cell(&mut found, &text);
-            assert!(found.starts_with("\"'"), "{text:?}: {found}");
-        }
-        check("a=1", "a=1");
-        check("two\r\nlines", "\"two\r\nlines\"");
-    }
 }
