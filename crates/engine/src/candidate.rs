@@ -1,4 +1,5 @@
-//! Rules that are judged beside the enforced ones, on the same rows: what they would have done. They change nothing.
+//! Rules that are judged beside the enforced ones, on the same rows: what they would have done, and where they decide, as a canary,
+//! what the enforced ones would have done. Whichever is judged beside changes nothing.
 
 use parking_lot::{Mutex, RwLock};
 use std::cell::RefCell;
@@ -6,12 +7,13 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use event::{Facts, Time};
+use event::{Facts, TableIndex, Time};
 use journal::RecordId;
-use judge::{Action, Evaluation};
+use judge::{Action, Evaluation, Rule};
 
 use crate::Decision;
-use plan::Candidate;
+use crate::pipeline::canary::DECIDED_BY_CANDIDATE;
+use plan::{CanaryScope, Candidate, EffectPlan, Pipeline};
 
 /// Examples that are kept, the latest.
 const EXAMPLES: usize = 32;
@@ -32,6 +34,10 @@ pub(crate) struct CandidateTally {
     actions: [[AtomicU64; ACTIONS]; ACTIONS],
     /// Events with the same action and another score.
     rescored: AtomicU64,
+    /// Events for which the candidate decided.
+    decided: AtomicU64,
+    /// Events on whose keys the enforced rules put each label, or would, and those on whose keys the candidate does.
+    labels: Mutex<Vec<[u64; 2]>>,
     examples: Mutex<VecDeque<CandidateExample>>,
 }
 
@@ -74,6 +80,13 @@ pub struct CandidateComparison {
     pub disagreements: u64,
     /// Events for which they ask for the same action by different scores.
     pub rescored: u64,
+    /// The events for which the candidate decides, if there are any.
+    pub canary: Option<CanaryScope>,
+    /// Events for which it has decided.
+    pub decided: u64,
+    /// The labels that either puts on keys: the name, and on keys of how many events the enforced rules put it, or would, and the
+    /// candidate; none that neither put.
+    pub labels: Vec<(String, u64, u64)>,
     /// The number of times that each action was enforced while the candidate asked for each; none that never was.
     pub actions: Vec<(Action, Action, u64)>,
     /// The latest events for which they disagree, the newest first.
@@ -107,56 +120,93 @@ pub struct ComparedVerdict {
 }
 
 impl CandidateTally {
-    /// Judges a row as the enforced rules have judged it, and counts how they compare. The action that the candidate
-    /// asks for, if it is another.
-    pub(crate) fn compare(&self, candidate: &Candidate, decision: &Decision, row: &Facts) -> Option<Action> {
+    /// Judges a row by the rules that have not decided, and counts how they compare. What the enforced rules and the candidate ask
+    /// for, if that differs.
+    pub(crate) fn compare(
+        &self,
+        enforced: &Pipeline,
+        candidate: &Candidate,
+        decision: &Decision,
+        row: &Facts,
+    ) -> Option<(Action, Action)> {
+        let has_decided = !std::ptr::eq(enforced, Arc::as_ptr(&decision.pipeline));
+        let (decided_by, beside) = if has_decided {
+            (&candidate.rules, &enforced.rules)
+        } else {
+            (&enforced.rules, &candidate.rules)
+        };
         OUTCOME.with_borrow_mut(|outcome| {
-            candidate.rules.evaluate(row, outcome);
-            let (enforced, action) = (decision.verdict.action, outcome.action());
-            self.actions[enforced as usize][action as usize].fetch_add(1, Ordering::Relaxed);
-            if action == enforced {
+            beside.evaluate(row, outcome);
+            let reasons = decision.verdict.reasons.iter();
+            let fired = reasons.filter_map(|reason| decided_by.index(&reason.rule));
+            let order = |decided, other| if has_decided { [other, decided] } else { [decided, other] };
+            let [by_enforced, by_candidate] = if has_decided {
+                let decided = labels(&candidate.effects, fired);
+                [labels(&enforced.effects, outcome.fired().iter().copied()), decided]
+            } else {
+                let decided = labels(&enforced.effects, fired);
+                [decided, labels(&candidate.effects, outcome.fired().iter().copied())]
+            };
+            self.count_labels(&by_enforced, &by_candidate);
+            self.decided.fetch_add(u64::from(has_decided), Ordering::Relaxed);
+            let [of_enforced, of_candidate] = order(decision.verdict.action, outcome.action());
+            self.actions[of_enforced as usize][of_candidate as usize].fetch_add(1, Ordering::Relaxed);
+            if of_enforced == of_candidate {
                 let other = outcome.score() != decision.verdict.score;
                 self.rescored.fetch_add(u64::from(other), Ordering::Relaxed);
                 return None;
             }
-            self.remember(candidate, decision, outcome);
-            Some(action)
+            let rules = decision.verdict.reasons.iter().filter(|reason| reason.rule != DECIDED_BY_CANDIDATE);
+            let decided = ComparedVerdict {
+                action: decision.verdict.action,
+                score: decision.verdict.score,
+                rules: rules.take(RULES).map(|reason| reason.rule.clone()).collect(),
+            };
+            let fired = outcome.fired().iter().take(RULES).map(|index| &beside.rules()[*index]);
+            let other = ComparedVerdict {
+                action: outcome.action(),
+                score: outcome.score(),
+                rules: fired.map(|rule| rule.name.clone()).collect(),
+            };
+            let (enforced, candidate) = if has_decided { (other, decided) } else { (decided, other) };
+            self.remember(CandidateExample {
+                id: decision.id,
+                event_id: decision.event_id.clone(),
+                time: decision.time,
+                enforced,
+                candidate,
+            });
+            Some((of_enforced, of_candidate))
         })
     }
 
+    /// Counts an event under the labels that its keys get.
+    fn count_labels(&self, by_enforced: &[usize], by_candidate: &[usize]) {
+        if by_enforced.is_empty() && by_candidate.is_empty() {
+            return;
+        }
+        let mut counts = self.labels.lock();
+        for (side, labels) in [by_enforced, by_candidate].into_iter().enumerate() {
+            for label in labels {
+                if counts.len() <= *label {
+                    counts.resize(label + 1, [0; 2]);
+                }
+                counts[*label][side] += 1;
+            }
+        }
+    }
+
     /// Keeps an example, unless another is being kept or looked at: nobody waits for that.
-    fn remember(&self, candidate: &Candidate, decision: &Decision, outcome: &Evaluation) {
+    fn remember(&self, example: CandidateExample) {
         let Some(mut examples) = self.examples.try_lock() else { return };
         if examples.len() >= EXAMPLES {
             examples.pop_front();
         }
-        let fired = outcome.fired().iter().take(RULES);
-        let rules = fired.map(|index| &candidate.rules.rules()[*index]);
-        let reasons = decision.verdict.reasons.iter().take(RULES);
-        examples.push_back(CandidateExample {
-            id: decision.id,
-            event_id: decision.event_id.clone(),
-            time: decision.time,
-            enforced: ComparedVerdict {
-                action: decision.verdict.action,
-                score: decision.verdict.score,
-                rules: reasons.map(|reason| reason.rule.clone()).collect(),
-            },
-            candidate: ComparedVerdict {
-                action: outcome.action(),
-                score: outcome.score(),
-                rules: rules.map(|rule| rule.name.clone()).collect(),
-            },
-        });
+        examples.push_back(example);
     }
 
     /// Returns what came of the comparison so far.
-    pub(crate) fn comparison(
-        &self,
-        candidate: &Candidate,
-        pipeline: &str,
-        version: &str,
-    ) -> CandidateComparison {
+    pub(crate) fn comparison(&self, candidate: &Candidate, pipeline: &Pipeline) -> CandidateComparison {
         let mut actions = Vec::new();
         for (enforced, row) in Action::ALL.iter().zip(&self.actions) {
             for (asked, count) in Action::ALL.iter().zip(row) {
@@ -166,10 +216,12 @@ impl CandidateTally {
                 }
             }
         }
+        let counts = self.labels.lock().clone();
+        let labels = pipeline.labels.iter().zip(counts).filter(|(_, counts)| *counts != [0; 2]);
         let examples = self.examples.lock().iter().rev().cloned().collect();
         CandidateComparison {
-            pipeline: pipeline.to_owned(),
-            version: version.to_owned(),
+            pipeline: pipeline.name.clone(),
+            version: pipeline.version.clone(),
             candidate: candidate.version.clone(),
             events: actions.iter().map(|(.., count)| count).sum(),
             disagreements: actions
@@ -178,8 +230,29 @@ impl CandidateTally {
                 .map(|(.., count)| count)
                 .sum(),
             rescored: self.rescored.load(Ordering::Relaxed),
+            canary: candidate.canary.as_ref().map(|canary| canary.scope.clone()),
+            decided: self.decided.load(Ordering::Relaxed),
+            labels: labels
+                .map(|(plan, [enforced, candidate])| (plan.name.clone(), enforced, candidate))
+                .collect(),
             actions,
             examples,
         }
     }
+}
+
+/// The labels that rules put on keys, each once, by their place among those of the pipeline.
+fn labels(
+    effects: &event::Table<Rule, Vec<EffectPlan>>,
+    fired: impl Iterator<Item = TableIndex<Rule>>,
+) -> Vec<usize> {
+    let mut labels: Vec<usize> = Vec::new();
+    for effect in fired.flat_map(|rule| &effects[rule]) {
+        if let EffectPlan::Mark { label, .. } = effect
+            && !labels.contains(&label.get())
+        {
+            labels.push(label.get());
+        }
+    }
+    labels
 }

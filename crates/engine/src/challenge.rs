@@ -208,7 +208,7 @@ impl Engine {
             id: self.secret.shingle(&name).0,
             issued: now,
             lifetime,
-            bound: pipeline.challenge.as_ref().map_or(0, bound),
+            bound: pipeline.challenge.as_deref().map_or(0, bound),
         };
         EarnedPass { token: pass.sign(&self.keyring, SigningPurpose::Pass), lifetime }
     }

@@ -13,6 +13,7 @@ use crate::content_keys::{ContentError, ContentKeys};
 use crate::directory::Directory;
 use crate::error::DecisionLookupError;
 use crate::metrics::{ChallengeLabel, ChallengeTally};
+use crate::pipeline::canary;
 use crate::pipeline::classifiers::{ClassifierReading, ExplainedToken};
 use crate::pipeline::keys::PreparedEvent;
 use crate::pipeline::log;
@@ -249,6 +250,7 @@ impl Engine {
         let row = &event.prepared.row;
         let mut verdict = judge::judge(&row.pipeline.rules, &row.facts);
         row.pipeline.rules.explain(&mut verdict, &row.facts);
+        verdict.reasons.extend(canary::reason(event.prepared));
         let mut explanation = Explanation::of_peeked(&event, &self.secret);
         let fired = verdict.reasons.iter().chain(&verdict.shadow);
         let rules = row.pipeline.rules.rules().iter();

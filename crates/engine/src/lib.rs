@@ -103,6 +103,7 @@ pub use learners::{
 };
 pub use maintenance::{MaintenanceError, SnapshotError, SyncError};
 pub use metrics::{ChallengeTally, EngineMetrics};
+pub use pipeline::canary::DECIDED_BY_CANDIDATE;
 pub use pipeline::challenge::{ChallengeCause, IssuedChallenge};
 pub use pipeline::classifiers::ExplainedToken;
 pub use pipeline::features::UnkeyedEvent;

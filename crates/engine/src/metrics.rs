@@ -163,6 +163,7 @@ pub struct EngineMetrics {
     pub(crate) judge_fired: Family<RuleLabel, Counter>,
     pub(crate) judge_notified: Family<NotifyLabel, Counter>,
     pub(crate) candidate_events: Family<PipelineLabel, Counter>,
+    pub(crate) canary_decisions: Family<PipelineLabel, Counter>,
     pub(crate) candidate_disagreements: Family<DisagreementLabel, Counter>,
     pub(crate) rules_reloads: Family<ReloadLabel, Counter>,
     pub(crate) limits_taken: Family<LimitLabel, Counter>,
@@ -361,6 +362,11 @@ impl EngineMetrics {
             "tollhouse_candidate_events",
             "Events that a candidate judged beside the enforced rules",
             &self.candidate_events,
+        );
+        register(
+            "tollhouse_canary_decisions",
+            "Events for which a candidate decided, as a canary",
+            &self.canary_decisions,
         );
         registry.register(
             "tollhouse_candidate_disagreements",

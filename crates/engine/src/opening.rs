@@ -105,7 +105,7 @@ impl Engine {
             journal.keep_for_upload();
         }
         let ids = IdSource::after(journal.last_id().unwrap_or(RecordId(0)), number);
-        for pipeline in &plan.pipelines {
+        for pipeline in plan.deciding() {
             log::describe(&journal, pipeline)?;
         }
         reload::keep_first(&plan, &config, &mut state, &shelf)?;

@@ -68,7 +68,7 @@ pub use notification::{
 };
 pub use pipeline::authentication::{DnsListMeaning, DnsListPlan, DnsPlan};
 pub use pipeline::block_lists::BlockListColumns;
-pub use pipeline::candidate::Candidate;
+pub use pipeline::candidate::{Canary, CanaryScope, Candidate};
 pub use pipeline::challenge::{CHALLENGE_COST, ChallengePlan, ScriptlessWay};
 pub use pipeline::classifier::TrainingLabel;
 pub use pipeline::classifier::{ClassifierPlan, LinearView};
@@ -275,6 +275,12 @@ impl Plan {
     /// Reads the configuration again as it was read for this plan, with these layers over its files.
     pub fn read_again(&self, overlays: &PipelineOverlays) -> Config {
         self.recipe.load(overlays)
+    }
+
+    /// The pipelines that decide: those in force, and those of their canaries.
+    pub fn deciding(&self) -> impl Iterator<Item = &Arc<Pipeline>> {
+        let canaries = self.pipelines.iter().filter_map(|pipeline| pipeline.canary());
+        self.pipelines.iter().chain(canaries.map(|canary| &canary.pipeline))
     }
 
     /// The limit of this name.

@@ -102,7 +102,7 @@ impl PipelineDraft<'_> {
                 problems.push(found.severity, &place, message, found.help);
             }
             self.pipeline.limits[at].when =
-                compiled.ok().map(|condition| (condition, judge::canonical(when)));
+                compiled.ok().map(|condition| (Arc::new(condition), judge::canonical(when)));
         }
     }
 

@@ -9,14 +9,14 @@ use event::{Span, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::api::{
-    AnomaliesJson, AuditJson, BacktestJson, BacktestRequest, BatchError, BatchLine, ComparisonJson,
-    CorrectionJson, CorrectionRequest, DecisionJson, DecisionPageJson, DecisionStatisticsJson, EraseJson,
-    EraseRequest, ExplanationJson, FeedbackJson, FeedbackLine, FeedbackOutcomeJson, HealthJson, LearnersJson,
-    MailReportJson, NodesJson, NotificationTestJson, NotificationsJson, PipelinesJson, ProblemJson,
-    RankedReputationsJson, ReadingsJson, ReadingsRequest, RelatedKeysJson, ReloadOutcomeJson,
-    ReviewDecisionJson, ReviewJson, ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson,
-    RollbackRequest, RuleImpactJson, RuleNamesJson, RulesJson, SnapshotJson, TimelineJson, TopKeysJson,
-    VersionTextJson,
+    AnomaliesJson, AuditJson, BacktestJson, BacktestRequest, BatchError, BatchLine, CanaryRequest,
+    ComparisonJson, CorrectionJson, CorrectionRequest, DecisionJson, DecisionPageJson,
+    DecisionStatisticsJson, EraseJson, EraseRequest, ExplanationJson, FeedbackJson, FeedbackLine,
+    FeedbackOutcomeJson, HealthJson, LearnersJson, MailReportJson, NodesJson, NotificationTestJson,
+    NotificationsJson, PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson, ReadingsRequest,
+    RelatedKeysJson, ReloadOutcomeJson, ReviewDecisionJson, ReviewJson, ReviewedJson, ReviewsDecisionJson,
+    ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RuleImpactJson, RuleNamesJson, RulesJson, SnapshotJson,
+    TimelineJson, TopKeysJson, VersionTextJson,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
@@ -474,6 +474,20 @@ impl ApiClient {
         let body =
             serde_json::to_vec(&wanted).map_err(|error| CallError::Failed(CommandError::new(error)))?;
         self.call(Method::POST, "/v1/rules/rollback", &[], &[("content-type", "application/json")], &body)
+    }
+
+    /// Lets the candidate decide for some events.
+    pub(crate) fn set_canary(
+        &self,
+        pipeline: Option<&str>,
+        share: f64,
+        nodes: &[u16],
+    ) -> Result<ReloadOutcomeJson, CallError> {
+        let (share, nodes) = (Some(share), nodes.to_vec());
+        let wanted = CanaryRequest { share, nodes, pipeline: pipeline.map(str::to_owned) };
+        let body =
+            serde_json::to_vec(&wanted).map_err(|error| CallError::Failed(CommandError::new(error)))?;
+        self.call(Method::POST, "/v1/rules/canary", &[], &[("content-type", "application/json")], &body)
     }
 
     /// Enforces the candidate.

@@ -79,7 +79,7 @@ impl Engine {
         let kept = self.challenged.0.remove(&id)?;
         let plan = self.plan();
         let is_in_force = |pipeline: &&Arc<Pipeline>| Arc::ptr_eq(pipeline, &kept.pipeline);
-        let pipeline = plan.pipeline(Some(&kept.pipeline.name)).filter(is_in_force)?;
+        let pipeline = plan.deciding().find(is_in_force)?;
         let of = DecidedEvent {
             id,
             pipeline,

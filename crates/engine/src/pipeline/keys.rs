@@ -41,6 +41,8 @@ pub struct PreparedEvent {
     pub(crate) tokens: Vec<Option<TokenKeys>>,
     /// The mark by which the event is counted once.
     pub(crate) once: Option<Key>,
+    /// The pipeline in force, where its canary decides instead.
+    pub(crate) canary_of: Option<Arc<Pipeline>>,
 }
 
 /// The part of a list of keys for each `T` of a pipeline. Those of a few kinds lie beside the rest: events have many.
@@ -117,6 +119,11 @@ impl PreparedEvent {
         of_kind(&self.row.pipeline, &self.keys, &self.uncounted, &self.by_kind, kind)
     }
 
+    /// The first key, in the order of the pipeline's kinds.
+    pub(crate) fn first_key(&self) -> Option<&Key> {
+        self.row.pipeline.kinds.indices().find_map(|kind| self.of_kind(kind).first())
+    }
+
     /// The time of the event.
     pub fn time(&self) -> Time {
         self.row.time
@@ -176,6 +183,7 @@ impl PreparedEvent {
             by_label,
             tokens: Vec::new(),
             once,
+            canary_of: None,
             row,
         }
     }
@@ -254,7 +262,20 @@ pub(crate) fn derive_with(
     let owners = |kind| of_kind(pipeline, &keys, &uncounted, &by_kind, kind);
     let tokens = TokenKeys::derive(pipeline, &row.facts, secret, owners);
     let once = row.event_id.as_deref().map(|id| once(pipeline, secret, "event", id));
-    PreparedEvent { keys, uncounted, by_kind, pairs, by_distinct, marks, by_label, tokens, once, row }
+    let canary_of = None;
+    PreparedEvent {
+        keys,
+        uncounted,
+        by_kind,
+        pairs,
+        by_distinct,
+        marks,
+        by_label,
+        tokens,
+        once,
+        canary_of,
+        row,
+    }
 }
 
 /// The hashes of facts: several kinds and distinct counts are of one fact, which is cut and hashed once.

@@ -3,6 +3,7 @@
 //!
 //! [`Engine::decide`] reads like the picture of the flow.
 
+pub(crate) mod canary;
 pub(crate) mod challenge;
 pub(crate) mod classifiers;
 pub(crate) mod features;
@@ -185,6 +186,7 @@ impl Engine {
         ranges::fill(&self.ban_list, observed.prepared_mut());
         self.learners.fill(observed.prepared_mut());
         self.judged.fill(observed.prepared_mut());
+        self.route_to_canaries(observed.prepared_mut());
         observed
     }
 
@@ -209,6 +211,7 @@ impl Engine {
             for setting in passed_over.iter().map(|passed| passed.setting) {
                 self.metrics.count_passed_over("rule", setting, 1);
             }
+            verdict.reasons.extend(canary::reason(observed.prepared));
             let passed_over = passed_over.into_iter();
             verdict.reasons.extend(passed_over.map(|passed| Reason {
                 rule: ON_ALLOW_LIST.to_owned(),
@@ -348,18 +351,23 @@ impl Engine {
         decisions
     }
 
-    /// Has a candidate judge the same row. It changes nothing.
+    /// Has a candidate judge the same row, which changes nothing, or the enforced rules where it has decided.
     pub(crate) fn compare(&self, observed: &ObservedEvent<'_>, decision: &Decision) {
-        let pipeline = &decision.pipeline;
+        let canary_of = observed.prepared.canary_of.as_ref();
+        let pipeline = canary_of.unwrap_or(&decision.pipeline);
+        if canary_of.is_some() {
+            self.metrics.canary_decisions.get_or_create(&label(pipeline)).inc();
+        }
         // Without statistics both would judge blindly.
         let Some(candidate) = pipeline.candidate.as_ref().filter(|_| !observed.failed) else { return };
         self.metrics.candidate_events.get_or_create(&label(pipeline)).inc();
         let tally = self.candidates.of(candidate);
-        if let Some(action) = tally.compare(candidate, decision, &observed.prepared.row.facts) {
+        let facts = &observed.prepared.row.facts;
+        if let Some((enforced, asked)) = tally.compare(pipeline, candidate, decision, facts) {
             let label = DisagreementLabel {
                 pipeline: pipeline.name.clone(),
-                enforced: decision.verdict.action.to_string(),
-                candidate: action.to_string(),
+                enforced: enforced.to_string(),
+                candidate: asked.to_string(),
             };
             self.metrics.candidate_disagreements.get_or_create(&label).inc();
         }
@@ -398,12 +406,13 @@ impl Engine {
     /// # Errors
     /// If statistics cannot be had, whatever the pipeline's `on_error` says.
     pub async fn consult(&self, prepared: PreparedEvent) -> Result<Verdict, LedgerError> {
-        let pipeline = Arc::clone(&prepared.row.pipeline);
         let mut observed = self.observe_one(prepared, ObserveMode::Nothing).await?;
         score::score(&mut observed);
-        let row = &observed.event(0).prepared.row.facts;
-        let mut verdict = judge::judge(&pipeline.rules, row);
-        pipeline.rules.explain(&mut verdict, row);
+        let prepared = observed.event(0).prepared;
+        let (rules, facts) = (&prepared.row.pipeline.rules, &prepared.row.facts);
+        let mut verdict = judge::judge(rules, facts);
+        rules.explain(&mut verdict, facts);
+        verdict.reasons.extend(canary::reason(prepared));
         Ok(verdict)
     }
 
@@ -433,6 +442,9 @@ impl Engine {
         ranges::fill(&self.ban_list, observed.prepared_mut());
         self.learners.fill(observed.prepared_mut());
         self.judged.fill(observed.prepared_mut());
+        if what == ObserveMode::Nothing {
+            self.route_to_canaries(observed.prepared_mut());
+        }
         Ok(observed)
     }
 }

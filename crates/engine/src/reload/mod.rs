@@ -26,7 +26,7 @@ use crate::fleet::{RulesRegister, SharedState};
 use crate::metrics::ReloadLabel;
 use crate::pipeline::log;
 use crate::{CandidateComparison, Engine, EngineOpenError, NumberError};
-use plan::{Config, ConfigProblems, Document, EffectiveValue, FileStamps, PipelineOverlays};
+use plan::{CanaryScope, Config, ConfigProblems, Document, EffectiveValue, FileStamps, PipelineOverlays};
 use plan::{NodePlan, Pipeline, Plan};
 use version_history::{PinnedVersion, SharedRules};
 pub(crate) use version_history::{RulesState, VersionHistory};
@@ -54,6 +54,13 @@ pub enum Proposal<'a> {
         pipeline: &'a str,
         /// Its rules and whatever else is judged otherwise.
         text: &'a str,
+    },
+    /// The candidate that was posted decides for some events, or for none again.
+    Canary {
+        /// The pipeline.
+        pipeline: &'a str,
+        /// The events.
+        scope: Option<&'a CanaryScope>,
     },
     /// The candidate that was posted is posted as the rules.
     Promote {
@@ -98,6 +105,8 @@ pub struct PipelineChange {
     pub after: Option<String>,
     /// The candidate's version now.
     pub candidate: Option<String>,
+    /// The events for which the candidate decides.
+    pub canary: Option<CanaryScope>,
     /// Entries that are new, as `rule.NAME`.
     pub added: Vec<String>,
     /// Entries that are gone.
@@ -115,7 +124,7 @@ pub struct VersionInfo {
     pub version: String,
     /// The time at which it was last put in force; `None` if that was at a start.
     pub since: Option<Time>,
-    /// The origin of the change: `start`, `files`, `post`, `promote`, `back`.
+    /// The origin of the change: `start`, `files`, `post`, `canary`, `promote`, `back`.
     pub by: String,
     /// The name of who made it, where that is known.
     pub who: Option<String>,
@@ -139,6 +148,8 @@ pub struct RulesInfo {
     pub version: String,
     /// The candidate's version.
     pub candidate: Option<String>,
+    /// The events for which the candidate decides.
+    pub canary: Option<CanaryScope>,
     /// The text that is laid over the file.
     pub posted: Option<String>,
     /// True if a kept version is in force, and neither file nor posted text.
@@ -207,6 +218,7 @@ impl Proposal<'_> {
             Proposal::Files | Proposal::Shared { .. } => None,
             Proposal::Post { pipeline, .. }
             | Proposal::Candidate { pipeline, .. }
+            | Proposal::Canary { pipeline, .. }
             | Proposal::Promote { pipeline }
             | Proposal::Back { pipeline, .. } => Some(pipeline),
         }
@@ -217,6 +229,7 @@ impl Proposal<'_> {
         match self {
             Proposal::Files => "files",
             Proposal::Post { .. } | Proposal::Candidate { .. } => "post",
+            Proposal::Canary { .. } => "canary",
             Proposal::Promote { .. } => "promote",
             Proposal::Back { .. } => "back",
             Proposal::Shared { .. } => "node",
@@ -241,11 +254,20 @@ impl Proposal<'_> {
         match *self {
             Proposal::Files | Proposal::Shared { .. } => {}
             Proposal::Post { text: posted, .. } => (standing.posted, standing.back) = (text(posted), None),
-            Proposal::Candidate { text: posted, .. } => standing.candidate = text(posted),
+            Proposal::Candidate { text: posted, .. } => {
+                // Whoever posts another one sees first what it would do.
+                (standing.candidate, standing.canary) = (text(posted), None);
+            }
+            Proposal::Canary { scope, .. } => {
+                if standing.candidate.is_none() {
+                    return Err(ReloadError::NoCandidate(pipeline.to_owned()));
+                }
+                standing.canary = scope.cloned();
+            }
             Proposal::Promote { .. } => {
                 let candidate = standing.candidate.take();
                 let candidate = candidate.ok_or_else(|| ReloadError::NoCandidate(pipeline.to_owned()))?;
-                (standing.posted, standing.back) = (Some(candidate), None);
+                (standing.posted, standing.back, standing.canary) = (Some(candidate), None, None);
             }
             Proposal::Back { version, .. } => {
                 let known: Vec<&str> = standing.versions.iter().map(|it| it.version.as_str()).collect();
@@ -406,7 +428,7 @@ pub(crate) fn keep_first(
     for (pipeline, document) in plan.pipelines.iter().zip(config.documents()) {
         let newest = state.standing(&pipeline.name).and_then(|standing| standing.versions.last());
         if newest.is_none_or(|newest| newest.version != pipeline.version) {
-            let version = shelf.keep(&pipeline.version, document, None, "start")?;
+            let version = shelf.keep(&pipeline.version, document.keep(), None, "start")?;
             state.note(&pipeline.name, version, plan.node.versions);
         }
     }
@@ -446,7 +468,7 @@ impl Engine {
     pub(crate) fn pipeline_of(&self, name: &str, version: &str) -> Option<Arc<Pipeline>> {
         let plan = self.plan();
         let is_it = |pipeline: &&Arc<Pipeline>| pipeline.name == name && pipeline.version == version;
-        if let Some(pipeline) = plan.pipelines.iter().find(is_it) {
+        if let Some(pipeline) = plan.deciding().find(is_it) {
             return Some(Arc::clone(pipeline));
         }
         compiled_again(
@@ -639,6 +661,7 @@ impl Engine {
                 old.name == pipeline.name
                     && old.version == pipeline.version
                     && candidate(old) == candidate(pipeline)
+                    && canary(old) == canary(pipeline)
             };
             // What a candidate was compared with goes on.
             if let Some(old) = plan.pipelines.iter().find(same) {
@@ -650,9 +673,23 @@ impl Engine {
                 let newest = state.standing(&pipeline.name).and_then(|standing| standing.versions.last());
                 if newest.is_none_or(|newest| newest.version != pipeline.version) {
                     let by = proposal.by();
-                    let mut version = shelf.keep(&pipeline.version, document, Some(now), by)?;
+                    let mut version = shelf.keep(&pipeline.version, document.keep(), Some(now), by)?;
                     version.who = who.map(|who| who.chars().take(WHO_CHARS_MAX).collect());
                     state.note(&pipeline.name, version, new.node.versions);
+                }
+                // What decided for some events is read, explained and corrected by its own rules.
+                let standing = state.standing(&pipeline.name);
+                let is_kept = |version: &str| {
+                    let mut kept = standing.iter().flat_map(|standing| &standing.versions);
+                    kept.any(|known| known.version == version)
+                };
+                let decides = pipeline.canary().map(|canary| &canary.pipeline.version);
+                if let Some(version) = decides.filter(|version| !is_kept(version))
+                    && let Some(snapshot) = document.keep_candidate()
+                {
+                    let mut version = shelf.keep(version, snapshot, Some(now), "canary")?;
+                    version.who = who.map(|who| who.chars().take(WHO_CHARS_MAX).collect());
+                    state.note_canary(&pipeline.name, version, new.node.versions);
                 }
             }
         }
@@ -661,7 +698,7 @@ impl Engine {
             tracing::error!(%error, "no key for content could be made");
         }
         if let Some(journal) = &self.journal {
-            for pipeline in &new.pipelines {
+            for pipeline in new.deciding() {
                 log::describe(journal, pipeline)?;
             }
         }
@@ -734,6 +771,7 @@ impl Engine {
             pipeline: pipeline.name.clone(),
             version: pipeline.version.clone(),
             candidate: pipeline.candidate.as_ref().map(|candidate| candidate.version.clone()),
+            canary: canary(pipeline).cloned(),
             versions: versions.collect(),
             posted: standing.posted,
             back: standing.back.is_some(),
@@ -758,7 +796,7 @@ impl Engine {
     /// Returns the comparison of a pipeline's candidate with what is enforced; `None` if it has none.
     pub fn comparison(&self, pipeline: &Pipeline) -> Option<CandidateComparison> {
         let candidate = pipeline.candidate.as_ref()?;
-        Some(self.candidates.of(candidate).comparison(candidate, &pipeline.name, &pipeline.version))
+        Some(self.candidates.of(candidate).comparison(candidate, pipeline))
     }
 }
 
@@ -766,12 +804,19 @@ fn candidate(pipeline: &Pipeline) -> Option<&str> {
     pipeline.candidate.as_ref().map(|candidate| candidate.version.as_str())
 }
 
+fn canary(pipeline: &Pipeline) -> Option<&CanaryScope> {
+    pipeline.canary().map(|canary| &canary.scope)
+}
+
 fn changes(old: &Plan, new: &Plan) -> Vec<PipelineChange> {
     let mut changes = Vec::new();
     for after in &new.pipelines {
         let before = old.pipeline(Some(&after.name));
-        let same =
-            |before: &Pipeline| before.version == after.version && candidate(before) == candidate(after);
+        let same = |before: &Pipeline| {
+            before.version == after.version
+                && candidate(before) == candidate(after)
+                && canary(before) == canary(after)
+        };
         if before.is_some_and(|before| same(before)) {
             continue;
         }
@@ -790,6 +835,7 @@ fn changes(old: &Plan, new: &Plan) -> Vec<PipelineChange> {
             before: before.map(|before| before.version.clone()),
             after: Some(after.version.clone()),
             candidate: candidate(after).map(str::to_owned),
+            canary: canary(after).cloned(),
             added: keys(&is, &|key| !was.contains_key(key)),
             removed: keys(&was, &|key| !is.contains_key(key)),
             changed: keys(&is, &|key| was.get(key).is_some_and(|text| *text != is[key])),

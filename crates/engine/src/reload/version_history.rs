@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 
 use crate::directory::{DirectoryError, io_error, read_sealed};
 use crate::fleet::SharedState;
-use plan::{Document, PipelineOverlay, PipelineOverlays, VersionSnapshot};
+use plan::{CanaryScope, PipelineOverlay, PipelineOverlays, VersionSnapshot};
 
 /// Largest state that is read.
 const STATE_BYTES_MAX: u64 = 1 << 30;
@@ -43,6 +43,9 @@ pub(crate) struct PipelineRulesState {
     /// The candidate that was posted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) candidate: Option<String>,
+    /// The events for which the candidate decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) canary: Option<CanaryScope>,
     /// The version that was gone back to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) back: Option<PinnedVersion>,
@@ -100,10 +103,10 @@ impl RulesState {
         let names = self.pipelines.keys().chain(shared.pipelines.keys()).filter(|name| has(name));
         let names: BTreeSet<String> = names.cloned().collect();
         for name in names {
-            let PipelineRulesState { posted, candidate, back, .. } =
+            let PipelineRulesState { posted, candidate, canary, back, .. } =
                 shared.pipelines.get(&name).unwrap_or(&none).clone();
             let own = self.pipelines.entry(name).or_default();
-            (own.posted, own.candidate, own.back) = (posted, candidate, back);
+            (own.posted, own.candidate, own.canary, own.back) = (posted, candidate, canary, back);
         }
     }
 
@@ -118,8 +121,8 @@ impl RulesState {
                 Some(back) => read(pipeline, back)?,
                 None => None,
             };
-            let (posted, candidate) = (standing.posted.clone(), standing.candidate.clone());
-            layers.of.insert(pipeline.clone(), PipelineOverlay { posted, candidate, kept });
+            let PipelineRulesState { posted, candidate, canary, .. } = standing.clone();
+            layers.of.insert(pipeline.clone(), PipelineOverlay { posted, candidate, canary, kept });
         }
         Ok(layers)
     }
@@ -131,6 +134,16 @@ impl RulesState {
         standing.versions.push(version);
         let surplus = standing.versions.len().saturating_sub(keep);
         standing.versions.drain(..surplus);
+    }
+
+    /// Notes that a version decides for a part of the events, behind the one that is in force.
+    pub(super) fn note_canary(&mut self, pipeline: &str, version: VersionEntry, keep: usize) {
+        let standing = self.pipelines.entry(pipeline.to_owned()).or_default();
+        let newest = standing.versions.pop();
+        self.note(pipeline, version, keep);
+        if let Some(newest) = newest {
+            self.note(pipeline, newest, keep);
+        }
     }
 
     /// Goes on without versions that were gone back to and cannot be read; says which.
@@ -233,11 +246,11 @@ impl VersionHistory {
     pub(super) fn keep(
         &self,
         version: &str,
-        document: &Document,
+        snapshot: VersionSnapshot,
         since: Option<Time>,
         by: &str,
     ) -> Result<VersionEntry, DirectoryError> {
-        let VersionSnapshot { text, lists, models } = document.keep();
+        let VersionSnapshot { text, lists, models } = snapshot;
         let mut kept = VersionEntry {
             version: version.to_owned(),
             since: since.map(|time| time.0),

@@ -122,6 +122,11 @@ fn what_is_posted_to_one_node_holds_on_all() {
     one.change(Proposal::Candidate { pipeline: "posts", text: &rule("D") }).unwrap();
     two.adopt().unwrap();
     assert_eq!(two.rules(), (names(&["B"]).0, Some(names(&["D"]).0)));
+    let scope = plan::CanaryScope::new(0.05, vec![1]).unwrap();
+    one.change(Proposal::Canary { pipeline: "posts", scope: Some(&scope) }).unwrap();
+    two.adopt().unwrap();
+    let of = two.engine().rules_info(&two.engine().plan().pipelines[0]);
+    assert_eq!(of.canary, Some(scope), "a canary is for all nodes to know");
     let before = two.engine().plan().pipelines[0].version.clone();
     two.change(Proposal::Promote { pipeline: "posts" }).unwrap();
     one.adopt().unwrap();

@@ -18,6 +18,7 @@ use super::spec::{self, SECTIONS, SectionForm, SettingType};
 use super::tree::{self, TomlEntry, TomlNode, TomlTable, TomlValue};
 use super::view::ConfigView;
 use super::{EffectiveValue, FileStamps};
+use crate::CanaryScope;
 
 /// One pipeline's merged layers.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub struct Document {
     pub(super) models: HashMap<String, Vec<u8>>,
     /// The document with the candidate's rules, whose models are not read again.
     pub(super) candidate: Option<Box<Document>>,
+    /// The events for which the candidate decides.
+    pub(super) canary: Option<CanaryScope>,
 }
 
 impl Document {
@@ -100,6 +103,17 @@ impl Document {
     /// The candidate that is judged beside it.
     pub fn candidate(&self) -> Option<&Document> {
         self.candidate.as_deref()
+    }
+
+    /// The events for which the candidate decides.
+    pub(crate) fn canary(&self) -> Option<&CanaryScope> {
+        self.canary.as_ref()
+    }
+
+    /// Everything that verdicts of the candidate depend on, to be kept as [`Document::keep`] does.
+    pub fn keep_candidate(&self) -> Option<VersionSnapshot> {
+        let kept = self.candidate.as_ref()?.keep();
+        Some(VersionSnapshot { models: self.models.clone(), ..kept })
     }
 
     /// Reads the files that sets, tables, phrases, patterns and models name.

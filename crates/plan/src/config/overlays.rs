@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::problem::{ConfigSource, SourceKind};
 use super::{Config, Overrides};
+use crate::CanaryScope;
 
 /// The sources that a configuration was read from.
 #[derive(Clone, Debug)]
@@ -45,6 +46,8 @@ pub struct PipelineOverlay {
     pub posted: Option<String>,
     /// A text that is judged beside what is enforced: what would be in force if it were posted.
     pub candidate: Option<String>,
+    /// The events for which that text decides.
+    pub canary: Option<CanaryScope>,
     /// A kept version, in force instead of the file and of what was posted.
     pub kept: Option<VersionSnapshot>,
 }

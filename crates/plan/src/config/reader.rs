@@ -182,7 +182,7 @@ impl ConfigReader<'_> {
         let name = named.unwrap_or_else(|| name_of(&root));
         let none = PipelineOverlay::default();
         let layers = self.layers;
-        let PipelineOverlay { posted, candidate, kept } = layers.of.get(&name).unwrap_or(&none);
+        let PipelineOverlay { posted, candidate, canary, kept } = layers.of.get(&name).unwrap_or(&none);
         let candidate = self.candidate(&root, candidate.as_deref(), directory, problems);
         if let Some(posted) = posted {
             let layer = tree::parse(&source(POSTED, posted), problems);
@@ -203,6 +203,7 @@ impl ConfigReader<'_> {
             lists: HashMap::new(),
             models: HashMap::new(),
             candidate: None,
+            canary: None,
         };
         match kept {
             Some(kept) => {
@@ -230,7 +231,9 @@ impl ConfigReader<'_> {
                 lists,
                 models: HashMap::new(),
                 candidate: None,
+                canary: None,
             }));
+            document.canary.clone_from(canary);
             if let (Some(_), Some(candidate)) = (kept, &mut document.candidate) {
                 candidate.read_files(directory, &mut self.files, problems);
                 candidate.models.clear();

@@ -1,5 +1,7 @@
 //! `[challenge]`, checked: the work that is asked for, and the pass that it earns.
 
+use std::sync::Arc;
+
 use event::{Column, Facts, Schema, SchemaBuilder, Secret, Slot, Span, Type, Value};
 use gate::challenge::{COST_MAX, COST_MIN, ChallengeAlgorithm};
 use gate::columns::ChallengeColumns;
@@ -162,7 +164,7 @@ impl PipelineDraft<'_> {
         };
         let (cost_expression, doublings) = (expression("cost"), expression("doublings"));
         let span = |key: &str, most: Span| view.span(key).unwrap_or(most).min(most);
-        self.pipeline.challenge = Some(ChallengePlan {
+        let plan = ChallengePlan {
             columns,
             cost,
             algorithm: view.str("algorithm").and_then(ChallengeAlgorithm::of_word).unwrap_or_default(),
@@ -179,7 +181,8 @@ impl PipelineDraft<'_> {
             pass_bound_to,
             cost_expression,
             doublings,
-        });
+        };
+        self.pipeline.challenge = Some(Arc::new(plan));
     }
 }
 

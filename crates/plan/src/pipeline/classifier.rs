@@ -11,7 +11,7 @@ use crate::config::{ConfigProblems, ConfigView, expected};
 use crate::entries;
 
 /// A classifier.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ClassifierPlan {
     /// The stored number of its tokens.
     pub kind: Kind,
@@ -43,7 +43,7 @@ pub enum LinearView {
 }
 
 /// A linear model.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct LinearPlan {
     /// The part of an event that it learns.
     pub view: LinearView,

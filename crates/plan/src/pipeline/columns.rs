@@ -1,5 +1,7 @@
 //! Columns that events fill: those of an input, and those of declared fields.
 
+use std::sync::Arc;
+
 use content::field::{ContentKind, FieldColumns};
 use content::mail::authentication::AuthColumns;
 use content::web::pattern::RequestPatterns;
@@ -29,7 +31,7 @@ fn input_columns(
             },
             PipelineInput::AccessLog => ContentColumns::AccessLog {
                 columns: Box::new(content::web::access_log::HttpColumns::register(builder)?),
-                patterns: Box::new(patterns()),
+                patterns: Arc::new(patterns()),
             },
             PipelineInput::Log => ContentColumns::Log {
                 columns: LogColumns::register(builder)?,

@@ -1,5 +1,7 @@
 //! Fields that are derived from others, by expressions of the rule language.
 
+use std::sync::Arc;
+
 use content::network::{PrefixLengths, network};
 use event::{Facts, SchemaBuilder, Slot, Type, Value};
 use judge::Expression;
@@ -15,12 +17,12 @@ const FIELDS_MAX: usize = 256;
 const COST_MAX: u32 = 50_000;
 
 /// A field that is derived from others.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct DerivedField {
     /// Its column.
     pub slot: Slot,
     /// The expression that its value is computed by.
-    pub expression: Expression,
+    pub expression: Arc<Expression>,
     /// True if it reads what the content shows, so that it is not known before that is read.
     pub is_late: bool,
     /// The column of its network, if it is an address.
@@ -119,6 +121,7 @@ impl PipelineDraft<'_> {
                 continue;
             }
             let network = columns.network_of(slot);
+            let expression = Arc::new(expression);
             self.pipeline.columns.derived.push(DerivedField { slot, expression, is_late, network });
             if cost > COST_MAX {
                 let message = format!("the derived fields cost more than {COST_MAX} together");

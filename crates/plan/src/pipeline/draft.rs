@@ -6,11 +6,12 @@ use std::sync::Arc;
 use content::mail::authentication::AuthenticationTrust;
 use content::network::PrefixLengths;
 use event::{Kind, Schema, SchemaBuilder, Slot, Space, Span, Table, TableIndex, Type};
-use judge::{Action, AggregateFunction, Library, ReadingRequest, RuleSet, Scope, ScopeError};
+use judge::{Action, AggregateFunction, Library, ReadingRequest, Scope, ScopeError};
 use stats::{
     BucketSeries, CancellationCheck, LayoutError, NumberRegister, NumberedSection, RegisteredName, Tier,
 };
 
+use super::candidate::CandidateDraft;
 use super::columns::{columns, fact};
 use super::header::{self, EventHeader};
 use super::journal_content::JournalContent;
@@ -52,6 +53,8 @@ pub(crate) struct PipelineDraft<'a> {
     pub(crate) document: &'a Document,
     pub(crate) library: Library,
     pub(crate) tested: Vec<RuleTestResult>,
+    /// The candidate that is judged beside it.
+    pub(super) candidate: Option<CandidateDraft>,
     /// No column is added any more: a candidate sees what the enforced rules can see.
     pub(crate) frozen: bool,
     /// The number of bytes that regular expressions may still be compiled to.
@@ -117,7 +120,7 @@ impl<'a> PipelineDraft<'a> {
                 canonical,
                 preset: top.str("preset").and_then(preset::find),
                 schema: Arc::default(),
-                rules: RuleSet::default(),
+                rules: Arc::default(),
                 effects: Table::default(),
                 kinds: Table::default(),
                 distincts: Table::default(),
@@ -128,7 +131,7 @@ impl<'a> PipelineDraft<'a> {
                 columns,
                 tables,
                 phrases,
-                robots,
+                robots: robots.map(Arc::new),
                 applications,
                 block_lists,
                 classifiers: Vec::new(),
@@ -157,6 +160,7 @@ impl<'a> PipelineDraft<'a> {
             document,
             library: Library::default(),
             tested: Vec::new(),
+            candidate: None,
             frozen: false,
             regex_bytes: REGEX_BYTES_MAX,
             is_over,
@@ -183,7 +187,7 @@ impl<'a> PipelineDraft<'a> {
         draft.challenge(challenge, &mut builder, problems);
         draft.form(form, builder.schema(), problems);
         draft.bait(bait, builder.schema(), problems);
-        draft.effects();
+        draft.pipeline.effects = draft.effects();
         draft.evidence_sources(problems);
         draft.partial_rules();
         draft.limit_conditions(main, &mut builder, problems);
@@ -585,6 +589,8 @@ impl<'a> PipelineDraft<'a> {
         let Pipeline { kinds, distincts, reputations, reports, .. } = &mut self.pipeline;
         reputations.iter_mut().for_each(|plan| plan.compile_windows(kinds, distincts));
         reports.iter_mut().for_each(|reports| reports.compile_windows());
-        Pipeline { readings, ..self.pipeline }
+        let mut pipeline = Pipeline { readings, ..self.pipeline };
+        pipeline.candidate = self.candidate.map(|draft| Arc::new(draft.finish(&pipeline)));
+        pipeline
     }
 }

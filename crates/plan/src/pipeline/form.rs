@@ -1,5 +1,7 @@
 //! `[form]` and `[bait]`, checked: tokens of forms, and what nobody takes who sees the page.
 
+use std::sync::Arc;
+
 use event::{Facts, Schema, SchemaBuilder, Secret, Slot, Span};
 use gate::columns::{BaitColumns, FormColumns};
 
@@ -83,7 +85,7 @@ impl PipelineDraft<'_> {
         let visitor = slots(&view, "visitor", &["client.net", "http.host"], is_web, schema, problems);
         let most = gate::form::LIFETIME_MAX;
         let expires = view.span("expires").unwrap_or(most).min(most);
-        self.pipeline.form = Some(FormPlan { columns, expires, visitor });
+        self.pipeline.form = Some(Arc::new(FormPlan { columns, expires, visitor }));
     }
 
     /// Compiles `[bait]`.
@@ -107,13 +109,13 @@ impl PipelineDraft<'_> {
             let help = format!("at most {PARAMETERS_MAX} are possible");
             problems.add(origin, format!("{} parameters are bait", parameters.len()), Some(help));
         }
-        self.pipeline.bait = Some(BaitPlan {
+        self.pipeline.bait = Some(Arc::new(BaitPlan {
             path: schema.slot("http.path_normal").unwrap_or(columns.path),
             query_names: schema.slot("http.query_names"),
             parameters: parameters.iter().map(|(name, _)| (*name).to_owned()).collect(),
             columns,
             prefix,
-        });
+        }));
     }
 
     /// Returns true of a pipeline of messages, and says what it cannot have.

@@ -9,14 +9,14 @@ use super::InputColumns;
 use crate::config::{ConfigOrigin, ConfigProblems, ConfigView, expected};
 
 /// The fields that have an event's time and id.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct EventHeader {
     time: Option<(String, TimeFormat)>,
     id: Option<String>,
 }
 
 /// The format in which a field has a time.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum TimeFormat {
     /// RFC 3339.
     Rfc3339,

@@ -41,7 +41,7 @@ use logs::log_stream::LogSettings;
 use stats::{AggregateColumn, AggregateLayout, BucketSeries, LayoutError, Measure, Tier};
 
 use self::authentication::DnsListPlan;
-use self::candidate::Candidate;
+use self::candidate::{Canary, Candidate};
 use self::challenge::ChallengePlan;
 use self::classifier::ClassifierPlan;
 use self::derived::DerivedField;
@@ -110,7 +110,7 @@ event::columns! {
 }
 
 /// One stream's way from event to verdict.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Pipeline {
     /// Its name.
     pub name: String,
@@ -131,7 +131,7 @@ pub struct Pipeline {
     /// The columns of its rows.
     pub schema: Arc<Schema>,
     /// Rules and bands.
-    pub rules: RuleSet,
+    pub rules: Arc<RuleSet>,
     /// The effects of each rule that are more than its verdict.
     pub effects: Table<Rule, Vec<EffectPlan>>,
     /// Kinds of pieces, in the order of the configuration.
@@ -153,7 +153,7 @@ pub struct Pipeline {
     /// Sets of phrases.
     pub phrases: Vec<PhrasePlan>,
     /// Robots that say who they are, if requests are looked at for them.
-    pub robots: Option<RobotsPlan>,
+    pub robots: Option<Arc<RobotsPlan>>,
     /// The columns of block lists, if there are any.
     pub block_lists: Option<BlockListColumns>,
     /// The columns of applications that sign requests, if there are any.
@@ -167,11 +167,11 @@ pub struct Pipeline {
     /// The age at which its decisions leave the journal, if that is not the journal's own.
     pub journal_keep: Option<Span>,
     /// Challenges for events on which they are decided.
-    pub challenge: Option<ChallengePlan>,
+    pub challenge: Option<Arc<ChallengePlan>>,
     /// Tokens of forms.
-    pub form: Option<FormPlan>,
+    pub form: Option<Arc<FormPlan>>,
     /// Bait in pages.
-    pub bait: Option<BaitPlan>,
+    pub bait: Option<Arc<BaitPlan>>,
     /// Rules that are judged beside the enforced ones.
     pub candidate: Option<Arc<Candidate>>,
     /// The columns that the observe stage fills.
@@ -195,6 +195,11 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
+    /// The canary: the candidate as far as it decides.
+    pub fn canary(&self) -> Option<&Canary> {
+        self.candidate.as_ref()?.canary.as_ref()
+    }
+
     /// The way in which lines of a log are read, if that is the input.
     pub fn log(&self) -> Option<&LogSettings> {
         match &self.columns.content {
@@ -205,14 +210,14 @@ impl Pipeline {
 }
 
 /// A limit that rules of a pipeline ask for.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RuleLimit {
     /// The limit.
     pub limit: Arc<LimitPlan>,
     /// The facts that are the fields of its key, in order.
     pub key: Vec<Slot>,
     /// The condition that must hold for an event to take from the limit, and the source of that.
-    pub when: Option<(Condition, String)>,
+    pub when: Option<(Arc<Condition>, String)>,
 }
 
 impl RuleLimit {
@@ -223,7 +228,7 @@ impl RuleLimit {
 }
 
 /// The columns that the first two stages fill.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct InputColumns {
     pub event: EventColumns,
     /// Declared IP fields and the column of each one's network.
@@ -269,7 +274,7 @@ impl InputColumns {
 }
 
 /// A field from whose content facts are read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct FieldContent {
     /// The field.
     pub slot: Slot,
@@ -280,7 +285,7 @@ pub struct FieldContent {
 }
 
 /// The columns of the content features, by input.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum ContentColumns {
     /// The features of mail.
     Message {
@@ -296,7 +301,7 @@ pub enum ContentColumns {
         /// The columns of what the request shows.
         columns: Box<content::web::access_log::HttpColumns>,
         /// The lists that it is searched by.
-        patterns: Box<RequestPatterns>,
+        patterns: Arc<RequestPatterns>,
     },
     /// Lines of a log.
     Log {
@@ -310,7 +315,7 @@ pub enum ContentColumns {
 }
 
 /// A kind of piece.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct KindPlan {
     /// Its stored number.
     pub kind: Kind,
@@ -360,7 +365,7 @@ pub struct LastValuePlan {
 }
 
 /// A distinct count.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct DistinctPlan {
     /// The stored number of its counts.
     pub kind: Kind,
@@ -381,7 +386,7 @@ pub struct DistinctPlan {
 }
 
 /// A label that rules put on keys: the latest time until which it holds, as the greatest value of a track.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct LabelPlan {
     /// The stored number of its marks.
     pub kind: Kind,

@@ -11,7 +11,7 @@ use crate::config::{ConfigProblems, ConfigView};
 use crate::entries;
 
 /// A model, bound to the facts and readings that it takes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ModelPlan {
     /// Its name.
     pub name: String,

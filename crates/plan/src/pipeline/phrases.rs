@@ -18,7 +18,7 @@ use crate::{entries, preset};
 const STEPS_A_BYTE: [u64; 2] = [15, 150];
 
 /// A set of phrases that is looked for in some facts.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct PhrasePlan {
     /// Its name.
     pub name: String,

@@ -84,7 +84,7 @@ pub struct FeedbackClass {
 }
 
 /// The feedback that may be given, and how much those who give it are believed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ReportsPlan {
     /// The classes, by name.
     pub classes: Vec<FeedbackClass>,

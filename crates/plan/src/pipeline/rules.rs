@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
-use event::{Column, SchemaBuilder, Type};
+use event::{Column, SchemaBuilder, Table, Type};
 use judge::{
     Band, BandPromise, Bands, CalibrationColumns, Constant, DefinitionProblem, Effect, GroupSource, Library,
-    LibrarySource, Mode, RuleProblem, RuleSet, RuleSetPart, RuleSetSource, RuleSource, RuleTest, ScoreWindow,
-    Set, SetType, Severity,
+    LibrarySource, Mode, Rule, RuleProblem, RuleSet, RuleSetPart, RuleSetSource, RuleSource, RuleTest,
+    ScoreWindow, Set, SetType, Severity,
 };
 use sha2::{Digest, Sha256};
 use stats::NumberedSection;
 
-use super::candidate::Candidate;
+use super::candidate::CandidateDraft;
 use super::draft::PipelineDraft;
 use super::model::ModelPlan;
 use super::reports::{FeedbackClass, FeedbackSide};
@@ -257,7 +257,7 @@ impl PipelineDraft<'_> {
             let rule = view.str("name").unwrap_or_default().to_owned();
             self.tested.push(RuleTestResult { pipeline: self.pipeline.name.clone(), rule, origin, run });
         }
-        self.pipeline.rules = set;
+        self.pipeline.rules = Arc::new(set);
     }
 
     /// Returns for each rule of a preset whether it reads a set, constant or expression that no preset has defined, or another rule
@@ -293,11 +293,11 @@ impl PipelineDraft<'_> {
         is_changed
     }
 
-    /// Resolves the names in the effects of the enforced rules. Those of a candidate are never carried out.
+    /// Resolves the names in the effects of the rules that were compiled last.
     ///
     /// # Panics
     /// If a name means nothing: each was looked up when its rule was compiled.
-    pub(crate) fn effects(&mut self) {
+    pub(crate) fn effects(&self) -> Table<Rule, Vec<EffectPlan>> {
         let Pipeline { rules, kinds, labels, .. } = &self.pipeline;
         let mark = |kind: &str, label: &str, (least, most)| {
             let is_meant = |plan: &LabelPlan| plan.name == *label && kinds[plan.of].name == *kind;
@@ -321,8 +321,7 @@ impl PipelineDraft<'_> {
             }
             Effect::Set(_) | Effect::SetUnless { .. } | Effect::Lift(_) | Effect::Notify(_) => None,
         };
-        let effects = rules.rules().map(|rule| rule.effects.iter().filter_map(resolve).collect());
-        self.pipeline.effects = effects;
+        rules.rules().map(|rule| rule.effects.iter().filter_map(resolve).collect())
     }
 
     /// Compiles the rules that are judged beside the enforced ones, on the same row.
@@ -333,12 +332,14 @@ impl PipelineDraft<'_> {
         (self.document, self.frozen) = (document, true);
         let sets = sets(document, problems);
         let tables = &self.pipeline.tables;
-        let version = crate::content_hash(canonical(document, &sets, tables, self.limits).as_bytes());
+        let canonical = canonical(document, &sets, tables, self.limits);
         self.define(&sets, builder, problems);
         self.rules(builder, problems);
+        let effects = self.effects();
         (self.document, self.library, self.frozen) = (of, library, false);
         let rules = std::mem::replace(&mut self.pipeline.rules, enforced);
-        self.pipeline.candidate = Some(Arc::new(Candidate { version, rules }));
+        let scope = of.canary().cloned();
+        self.candidate = Some(CandidateDraft { canonical, rules, effects, scope });
     }
 
     /// Returns how seriously a model is taken: by a candidate, as it says, unless nobody asks the model.

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use super::{DiagnosticJson, Timestamp, action_schema};
 
 /// The text that stands over the file of a pipeline, and the versions that can be gone back to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Rules)]
 pub struct RulesJson {
     /// The pipeline.
@@ -24,6 +24,9 @@ pub struct RulesJson {
     /// The version that the pipeline would have with its candidate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<String>,
+    /// The events for which the candidate decides; left out if it decides for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub canary: Option<CanaryJson>,
     /// The versions that were in force, the newest first, each once.
     pub versions: Vec<VersionJson>,
 }
@@ -37,7 +40,7 @@ pub struct VersionJson {
     /// The time at which it was last put in force; left out if that was at a start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// The origin of the change: `start`, `files`, `post`, `promote`, `back` or `node`; of the candidate `candidate`.
+    /// The origin of the change: `start`, `files`, `post`, `canary`, `promote`, `back` or `node`; of the candidate `candidate`.
     pub by: String,
     /// The name of the token or person that made it; left out where nobody did, or another node has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -287,13 +290,14 @@ impl From<&engine::RulesInfo> for RulesJson {
             back: info.back,
             posted: info.posted.clone(),
             candidate: info.candidate.clone(),
+            canary: info.canary.as_ref().map(CanaryJson::from),
             versions: versions.collect(),
         }
     }
 }
 
 /// The effect that a change of rules had, or would have.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = ReloadOutcome)]
 pub struct ReloadOutcomeJson {
     /// A trial run: nothing was changed.
@@ -312,7 +316,7 @@ pub struct ReloadOutcomeJson {
 }
 
 /// The change in how a pipeline is judged.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = PipelineChange)]
 pub struct PipelineChangeJson {
     /// The pipeline.
@@ -326,6 +330,9 @@ pub struct PipelineChangeJson {
     /// The version that it would have with its candidate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<String>,
+    /// The events for which the candidate decides; left out if it decides for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub canary: Option<CanaryJson>,
     /// Entries that are new, such as `rule.NAME` or `constants.bulk`.
     pub added: Vec<String>,
     /// Entries that are gone.
@@ -344,6 +351,7 @@ impl ReloadOutcomeJson {
             before: change.before,
             after: change.after,
             candidate: change.candidate,
+            canary: change.canary.as_ref().map(CanaryJson::from),
             added: change.added,
             removed: change.removed,
             changed: change.changed,
@@ -357,6 +365,48 @@ impl ReloadOutcomeJson {
             behind: Vec::new(),
         }
     }
+}
+
+/// The events for which a candidate decides.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Canary)]
+pub struct CanaryJson {
+    /// The share of the events, above 0 and up to 1.
+    pub share: f64,
+    /// The numbers of the nodes; left out for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<u16>,
+}
+
+impl From<&plan::CanaryScope> for CanaryJson {
+    fn from(scope: &plan::CanaryScope) -> CanaryJson {
+        CanaryJson { share: scope.share(), nodes: scope.nodes.clone() }
+    }
+}
+
+/// The events for which the candidate is to decide.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CanaryRequest {
+    /// The share of the events, from 0, none, to 1, all; all if only nodes are named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+    /// The numbers of the nodes, as `GET /v1/nodes` has them; all if none is named.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<u16>,
+    /// The pipeline; the first of the configuration if none is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<String>,
+}
+
+/// The number of events on whose keys rules put a label.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = LabelComparison)]
+pub struct LabelComparisonJson {
+    /// Events on whose keys the enforced rules put it, or would where the candidate decided.
+    pub enforced: u64,
+    /// Events on whose keys the candidate puts it, or would.
+    pub candidate: u64,
 }
 
 /// The version to go back to.
@@ -388,8 +438,17 @@ pub struct ComparisonJson {
     pub rate: f64,
     /// Events for which they ask for the same action by different scores.
     pub rescored: u64,
-    /// The number of times for each pair of actions, one enforced and one that the candidate asked for: by the enforced
-    /// action, then the candidate's.
+    /// The events for which the candidate decides; left out if it decides for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub canary: Option<CanaryJson>,
+    /// Events for which the candidate has decided.
+    #[serde(default)]
+    pub decided: u64,
+    /// The labels that either puts on keys.
+    #[serde(default)]
+    pub labels: BTreeMap<String, LabelComparisonJson>,
+    /// The number of times for each pair of actions, one of the enforced rules and one of the candidate, whichever decided: by
+    /// the enforced action, then the candidate's.
     pub actions: BTreeMap<String, BTreeMap<String, u64>>,
     /// The latest events for which they disagree, the newest first.
     pub examples: Vec<DisagreementJson>,
@@ -444,6 +503,9 @@ impl From<&engine::CandidateComparison> for ComparisonJson {
             enforced: ComparedVerdictJson::from(&example.enforced),
             candidate: ComparedVerdictJson::from(&example.candidate),
         });
+        let labels = comparison.labels.iter().map(|(name, enforced, candidate)| {
+            (name.clone(), LabelComparisonJson { enforced: *enforced, candidate: *candidate })
+        });
         ComparisonJson {
             pipeline: comparison.pipeline.clone(),
             version: comparison.version.clone(),
@@ -452,6 +514,9 @@ impl From<&engine::CandidateComparison> for ComparisonJson {
             disagreements: comparison.disagreements,
             rate: comparison.disagreements as f64 / comparison.events.max(1) as f64,
             rescored: comparison.rescored,
+            canary: comparison.canary.as_ref().map(CanaryJson::from),
+            decided: comparison.decided,
+            labels: labels.collect(),
             actions,
             examples: examples.collect(),
         }

@@ -220,6 +220,9 @@ impl RulesPage<'_> {
             section.card {
                 h2 { (t("rules.candidate")) }
                 p { (fill("rules.compared", &[("events", &number(of.events)), ("differ", &number(of.disagreements)), ("rate", &percent(of.rate))])) }
+                @if let Some(canary) = &of.canary {
+                    p { (fill("rules.canary", &[("share", &percent(canary.share)), ("decided", &number(of.decided))])) }
+                }
                 @if !of.actions.is_empty() {
                     table { tbody { @for (enforced, candidates) in &of.actions { @for (candidate, count) in candidates {
                         tr { td { span.badge.(enforced) { (word("action", enforced)) } " → " span.badge.(candidate) { (word("action", candidate)) } } td.number { (number(*count)) } }

@@ -96,6 +96,7 @@ pub(crate) const ROUTES: [(&str, &str); 97] = [
     ("post", "/v1/reviews/{id}/escalate"),
     ("post", "/v1/reviews/{id}/release"),
     ("post", "/v1/rules"),
+    ("post", "/v1/rules/canary"),
     ("post", "/v1/rules/corrections"),
     ("post", "/v1/rules/promote"),
     ("post", "/v1/rules/reload"),

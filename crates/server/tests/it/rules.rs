@@ -174,7 +174,9 @@ fn a_bad_set_is_refused_whole_and_the_old_stays() {
 #[test]
 fn tokens_are_wanted_of_those_who_change_rules() {
     with_server(&[("server.tokens", "[\"0123456789abcdef\"]")], |running| {
-        for url in ["/v1/rules", "/v1/rules/reload", "/v1/rules/rollback", "/v1/rules/promote"] {
+        for url in
+            ["/v1/rules", "/v1/rules/reload", "/v1/rules/rollback", "/v1/rules/promote", "/v1/rules/canary"]
+        {
             check_problem(&running.post(url, &[TOML], SMALL), 401, "unauthorized", "");
         }
     });
@@ -429,6 +431,56 @@ fn a_candidate_is_judged_beside_and_changes_nothing() {
         assert_eq!(action(running, 7), "quarantine");
         assert!(decide(running, 1).to_string().contains("MARKED"), "now it marks");
         check_problem(&running.get("/v1/rules/comparison"), 404, "not-found", "no candidate");
+    });
+}
+
+#[test]
+fn a_canary_decides_and_says_so() {
+    with_hits(CONFIG, |_, running| {
+        let canary = |body: &str| running.post("/v1/rules/canary", &[JSON], body);
+        check_problem(&canary("{\"share\": 0.5}"), 422, "not-applicable", "no candidate");
+        let done = changed(running, "/v1/rules?candidate=true", SMALL);
+        let candidate = done["changes"][0]["candidate"].as_str().unwrap().to_owned();
+        for (body, detail) in [
+            ("{}", "one of them is missing"),
+            ("{\"share\": 1.5}", "1.5 is not from 0 to 1"),
+            ("{\"share\": -1}", "-1 is not from 0 to 1"),
+            ("{\"nodes\": [1]}", "there is no node 1"),
+        ] {
+            check_problem(&canary(body), 400, "invalid-parameter", detail);
+        }
+        let before = version(running);
+        let done = changed(running, "/v1/rules/canary", "{\"share\": 1.0}");
+        assert_eq!(done["changes"][0]["canary"], serde_json::json!({"share": 1.0}), "{done}");
+        assert_eq!(running.get("/v1/rules").json()["canary"]["share"], 1.0);
+        let decision = decide(running, 1);
+        assert_eq!(
+            (&decision["action"], &decision["version"]),
+            (&"reject".into(), &candidate.as_str().into())
+        );
+        assert_eq!(version(running), before, "what is in force is as it was");
+        let explained = running.get(&format!("/v1/decisions/{}", decision["id"].as_str().unwrap())).json();
+        assert_eq!(explained["version"], candidate.as_str(), "{explained}");
+        assert!(explained["reasons"].to_string().contains("DECIDED_BY_CANDIDATE"), "{explained}");
+        let told = running.get("/v1/rules/comparison").json();
+        assert_eq!(
+            (&told["decided"], &told["actions"]),
+            (&1.into(), &serde_json::json!({"accept": {"reject": 1}})),
+            "{told}"
+        );
+        let page = running.get("/metrics").body;
+        for counted in [
+            "tollhouse_canary_decisions_total{pipeline=\"hits\"} 1",
+            "tollhouse_candidate_disagreements_total{pipeline=\"hits\",enforced=\"accept\",candidate=\"reject\"} 1",
+        ] {
+            assert!(page.contains(counted), "{counted}: {page}");
+        }
+        changed(running, "/v1/rules/canary", "{\"share\": 0}");
+        assert_eq!((action(running, 1), version(running)), ("accept".to_owned(), before.clone()));
+        changed(running, "/v1/rules/canary", "{\"share\": 1}");
+        assert_eq!(action(running, 1), "reject");
+        changed(running, "/v1/rules?candidate=true", "");
+        assert_eq!(action(running, 1), "accept", "dropped");
     });
 }
 

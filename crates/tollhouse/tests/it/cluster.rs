@@ -385,6 +385,27 @@ fn rules_that_are_posted_to_one_node_hold_on_all() {
     let (status, answer) = post(&one, "POSTED_LAST");
     assert!(status == 200 && answer.get("behind").is_none(), "{status} {answer}");
     assert!(has(&three, "POSTED_LAST"));
+
+    // A canary decides where it is to, and all know of it.
+    let refuse = "[[rule]]\nname = \"ALL\"\nwhen = \"true\"\nscore = 0\neffects = [\"set reject\"]\n";
+    for (server, path, kind, body) in [
+        (&three, "/v1/rules?candidate=true", "application/toml", refuse),
+        (&one, "/v1/rules/canary", "application/json", "{\"nodes\": [2]}"),
+    ] {
+        let (status, text) = call(server, path, Some((kind, body)));
+        assert!(status == 200 && json(&text).get("behind").is_none(), "{status} {text}");
+    }
+    for (server, decides) in [(&one, false), (&two, true), (&three, false)] {
+        let rules = json(&call(server, "/v1/rules", None).1);
+        assert_eq!(rules["canary"], serde_json::json!({"share": 1.0, "nodes": [2]}), "{rules}");
+        let (status, checked) = call(server, "/v1/check", Some(("text/plain", &log(0..1))));
+        assert_eq!((status, checked.contains("\"action\":\"reject\"")), (200, decides), "{checked}");
+    }
+    let dropped = run(["rules", "drop", "--server", &three.url], "").expect(0).stdout;
+    assert!(dropped.contains("candidate none"), "{dropped}");
+    for server in [&one, &two, &three] {
+        assert!(json(&call(server, "/v1/rules", None).1).get("canary").is_none());
+    }
 }
 
 /// A message of either class.

@@ -59,6 +59,17 @@ fn rules_are_posted_compared_promoted_and_gone_back_from() {
     let shown =
         run(["rules", "show", "candidate", "--against", &before].into_iter().chain(of_server), "").expect(0);
     assert!(shown.stdout.contains("+name = \"ALL\""), "{shown:?}");
+    let decides = ask(&server, &["canary", "--share", "1"]);
+    assert_eq!(decides["changes"][0]["canary"]["share"], 1.0, "{decides}");
+    assert_eq!(action(&server), "reject");
+    let shown = run(["rules", "compare", "--server", &server.url], "").expect(0).stdout;
+    assert!(shown.contains("decides for 100 % of the events"), "{shown}");
+    run(["rules", "canary", "--share", "7"].into_iter().chain(of_server), "").expect(2);
+    ask(&server, &["canary", "--share", "0"]);
+    assert_eq!(action(&server), accepted);
+    ask(&server, &["drop"]);
+    run(["rules", "compare"].into_iter().chain(of_server), "").expect(2);
+    ask(&server, &["post", &file, "--candidate"]);
     assert!(ask(&server, &["names"])["names"].as_array().unwrap().len() > 50);
     let promoted = ask(&server, &["promote"]);
     assert_eq!(promoted["changes"][0]["added"], serde_json::json!(["rule.ALL"]));

@@ -177,6 +177,7 @@ const ROUTES: &[RouteAccess] = &[
     post("/v1/limits/{name}/reset", Rules).audited("limit.reset"),
     route("PUT", "/v1/limits/{name}/overrides", AccessRule::Scope(Rules)).audited("limit.override"),
     post("/v1/rules", Rules).asked().audited("rules.post"),
+    post("/v1/rules/canary", Rules).asked().audited("rules.canary"),
     post("/v1/rules/corrections", Rules).asked().audited("rules.correct"),
     post("/v1/rules/promote", Rules).asked().audited("rules.promote"),
     post("/v1/rules/reload", Rules).audited("rules.reload"),

@@ -171,6 +171,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
         .routes(routes!(rules::rules, rules::post))
         .routes(routes!(rules::reload))
         .routes(routes!(rules::rollback))
+        .routes(routes!(rules::canary))
         .routes(routes!(rules::promote))
         .routes(routes!(rules::comparison))
         .routes(routes!(rules::version))

@@ -219,6 +219,7 @@ GET  /v1/rules            what stands over a pipeline's file, and the versions t
 POST /v1/rules            lay rules over a pipeline's file: TOML; ?dry_run= ?candidate=
 POST /v1/rules/reload     take over what the files say now
 POST /v1/rules/rollback   go back to a version: {\"version\": ...}
+POST /v1/rules/canary     let the candidate decide for some events
 POST /v1/rules/promote    enforce the candidate
 GET  /v1/rules/comparison how the candidate compares with what is enforced
 GET  /v1/rules/versions/{version} a version's text: ?against= also what differs

@@ -6,6 +6,8 @@ use axum::Json;
 use axum::extract::{Path, State};
 use data_encoding::HEXLOWER;
 use engine::{Proposal, ReloadOutcome};
+use journal::NodeNumber;
+use plan::CanaryScope;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use utoipa::IntoParams;
@@ -14,7 +16,7 @@ use super::{JsonBody, QueryParams};
 use crate::api;
 use crate::core::grant::{RequestGrant, note};
 use crate::core::node::Node;
-use crate::core::problem::{HttpFailure, INVALID_BODY, NOT_FOUND, ProblemResponses};
+use crate::core::problem::{HttpFailure, INVALID_BODY, INVALID_PARAMETER, NOT_FOUND, ProblemResponses};
 use crate::core::relay;
 use crate::core::reload::log_reload;
 
@@ -182,6 +184,45 @@ pub(crate) async fn rollback(
     note("version", version.clone());
     change(&node, false, move |change| change(Proposal::Back { pipeline: &pipeline, version: &version }))
         .await
+}
+
+/// Lets the candidate that was posted decide for a share of the events, or for the events of some nodes: a canary. The rest goes on
+/// as before, and both are compared. An event is the canary's by its first key, in the order of the pipeline's kinds, else by its id. A
+/// share of 0 lets it decide for none again.
+#[utoipa::path(
+    post,
+    path = "/v1/rules/canary",
+    tag = "rules",
+    request_body = api::CanaryRequest,
+    responses((status = 200, description = "What has changed", body = api::ReloadOutcomeJson), ProblemResponses),
+)]
+pub(crate) async fn canary(
+    State(node): State<Arc<Node>>,
+    JsonBody(request): JsonBody<api::CanaryRequest>,
+) -> Result<Json<api::ReloadOutcomeJson>, HttpFailure> {
+    let api::CanaryRequest { share, nodes, pipeline } = request;
+    let pipeline = node.pipeline(pipeline.as_deref())?.name.clone();
+    let Some(share) = share.or((!nodes.is_empty()).then_some(1.0)) else {
+        return Err(INVALID_PARAMETER.failure("share, nodes: one of them is missing"));
+    };
+    let known = node.peers.nodes();
+    let is_node = |number: &u16| NodeNumber::new(*number).is_some_and(|number| known.contains_key(&number));
+    if let Some(number) = nodes.iter().find(|number| !is_node(number)) {
+        let failure = INVALID_PARAMETER.failure(format!("nodes: there is no node {number}"));
+        return Err(failure.help("`GET /v1/nodes` lists them; a node of its own has no number"));
+    }
+    note("pipeline", pipeline.clone());
+    note("share", share.to_string());
+    note("nodes", format!("{nodes:?}"));
+    let scope = (share != 0.0).then(|| {
+        let misfit = || INVALID_PARAMETER.failure(format!("share: {share} is not from 0 to 1"));
+        CanaryScope::new(share, nodes).ok_or_else(misfit)
+    });
+    let scope = scope.transpose()?;
+    change(&node, false, move |change| {
+        change(Proposal::Canary { pipeline: &pipeline, scope: scope.as_ref() })
+    })
+    .await
 }
 
 /// Enforces the candidate that was posted, instead of what was posted before.

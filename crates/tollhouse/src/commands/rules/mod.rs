@@ -44,7 +44,9 @@ enum RulesCommand {
     Impact(correct::RulesImpactArgs),
     Correct(correct::RulesCorrectArgs),
     Compare(rollout::RulesCompareArgs),
+    Canary(rollout::RulesCanaryArgs),
     Promote(rollout::RulesPromoteArgs),
+    Drop(rollout::RulesDropArgs),
 }
 
 pub(crate) fn run(args: RulesArgs) -> Result<Exit, CommandError> {
@@ -63,6 +65,8 @@ pub(crate) fn run(args: RulesArgs) -> Result<Exit, CommandError> {
         RulesCommand::Correct(args) => correct::run(args),
         RulesCommand::Show(args) => rollout::show_version(args),
         RulesCommand::Compare(args) => rollout::compare(args),
+        RulesCommand::Canary(args) => rollout::canary(args),
         RulesCommand::Promote(args) => rollout::promote(args),
+        RulesCommand::Drop(args) => rollout::drop_candidate(args),
     }
 }

@@ -1,10 +1,10 @@
-//! `tollhouse rules post`, `reload`, `versions`, `rollback`, `compare` and `promote`: what a node judges by.
+//! `tollhouse rules post`, `reload`, `versions`, `rollback`, `compare`, `canary`, `promote` and `drop`: what a node judges by.
 
 use std::io::Read;
 use std::path::PathBuf;
 
 use engine::{Proposal, ReloadError, ReloadOutcome};
-use plan::Pipeline;
+use plan::{CanaryScope, Pipeline};
 use server::api;
 
 use crate::client::{ApiClient, CallError};
@@ -166,6 +166,39 @@ pub(crate) struct RulesPromoteArgs {
     at: PipelineTargetArgs,
 }
 
+/// Let the posted candidate decide for some events
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse rules post new.toml --candidate --server http://127.0.0.1:8377
+  tollhouse rules canary --share 0.05 --server http://127.0.0.1:8377
+  tollhouse rules canary --node 3 --server http://127.0.0.1:8377
+  tollhouse rules canary --share 0 --server http://127.0.0.1:8377     Decides for none again
+
+Whoever is in the share stays in it, also when it grows: events go by their first key, else by their
+id. `tollhouse rules compare` shows what both say; `promote` or `drop` ends it.")]
+pub(crate) struct RulesCanaryArgs {
+    /// The share of the events, from 0 to 1; without it all events of the nodes
+    #[arg(long, value_name = "SHARE", required_unless_present = "nodes")]
+    share: Option<f64>,
+    /// Only on the node with this number, as `tollhouse nodes` shows it; repeatable
+    #[arg(long = "node", value_name = "NUMBER")]
+    nodes: Vec<u16>,
+    #[command(flatten)]
+    at: PipelineTargetArgs,
+}
+
+/// Drop the posted candidate
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse rules drop --server http://127.0.0.1:8377
+  tollhouse rules drop --data ./data --pipeline web")]
+pub(crate) struct RulesDropArgs {
+    #[command(flatten)]
+    at: PipelineTargetArgs,
+}
+
 /// Changes something here or there, and shows what came of it.
 fn change(
     at: &PipelineTargetArgs,
@@ -210,13 +243,25 @@ fn show(out: &mut Output, changed: Result<api::ReloadOutcomeJson, CallError>) ->
         return Ok(Exit::Fine);
     }
     reloaded.warnings.iter().for_each(print_diagnostic);
-    for api::PipelineChangeJson { pipeline, before, after, candidate, added, removed, changed, counted } in
-        &reloaded.changes
+    for api::PipelineChangeJson {
+        pipeline,
+        before,
+        after,
+        candidate,
+        canary,
+        added,
+        removed,
+        changed,
+        counted,
+    } in &reloaded.changes
     {
         let [before, after] = [before, after].map(|version| version.as_deref().unwrap_or("none"));
         if before == after {
             let candidate = candidate.as_deref().unwrap_or("none");
-            out.line(format_args!("{BOLD}{pipeline}{BOLD:#}: candidate {candidate}, beside {after}"))?;
+            let decides = decides(canary.as_ref());
+            out.line(format_args!(
+                "{BOLD}{pipeline}{BOLD:#}: candidate {candidate}, beside {after}{decides}"
+            ))?;
             continue;
         }
         out.line(format_args!("{BOLD}{pipeline}{BOLD:#}: {before} → {after}"))?;
@@ -239,6 +284,17 @@ fn show(out: &mut Output, changed: Result<api::ReloadOutcomeJson, CallError>) ->
     }
     out.flush()?;
     Ok(Exit::Fine)
+}
+
+/// The events for which a candidate decides, behind what else is said of it.
+fn decides(canary: Option<&api::CanaryJson>) -> String {
+    let Some(api::CanaryJson { share, nodes }) = canary else { return String::new() };
+    let share = share * 100.0;
+    let nodes: Vec<String> = nodes.iter().map(u16::to_string).collect();
+    match nodes.is_empty() {
+        true => format!(", decides for {share} % of the events"),
+        false => format!(", decides for {share} % of the events of node {}", nodes.join(", ")),
+    }
 }
 
 fn print_diagnostic(problem: &api::DiagnosticJson) {
@@ -287,6 +343,38 @@ pub(super) fn rollback(args: RulesRollbackArgs) -> Result<Exit, CommandError> {
         |client, pipeline| client.roll_back(pipeline, &version),
         |own, pipeline| {
             let proposal = Proposal::Back { pipeline: &pipeline.name, version: &version };
+            own.engine().change(proposal, now(), false)
+        },
+    )
+}
+
+pub(super) fn canary(args: RulesCanaryArgs) -> Result<Exit, CommandError> {
+    let RulesCanaryArgs { share, nodes, at } = args;
+    let share = share.unwrap_or(1.0);
+    let scope = match CanaryScope::new(share, nodes.clone()) {
+        None if share != 0.0 => {
+            return Err(CommandError::new(format_args!("--share: {share} is not from 0 to 1")));
+        }
+        scope => scope,
+    };
+    change(
+        &at,
+        false,
+        |client, pipeline| client.set_canary(pipeline, share, &nodes),
+        |own, pipeline| {
+            let proposal = Proposal::Canary { pipeline: &pipeline.name, scope: scope.as_ref() };
+            own.engine().change(proposal, now(), false)
+        },
+    )
+}
+
+pub(super) fn drop_candidate(args: RulesDropArgs) -> Result<Exit, CommandError> {
+    change(
+        &args.at,
+        false,
+        |client, pipeline| client.post_rules(pipeline, "", false, true),
+        |own, pipeline| {
+            let proposal = Proposal::Candidate { pipeline: &pipeline.name, text: "" };
             own.engine().change(proposal, now(), false)
         },
     )
@@ -394,7 +482,8 @@ pub(super) fn compare(args: RulesCompareArgs) -> Result<Exit, CommandError> {
     }
     let api::ComparisonJson { pipeline, version, candidate, events, disagreements, rate, rescored, .. } =
         &comparison;
-    out.line(format_args!("{BOLD}{pipeline}{BOLD:#}: candidate {candidate} beside {version}"))?;
+    let decides = decides(comparison.canary.as_ref());
+    out.line(format_args!("{BOLD}{pipeline}{BOLD:#}: candidate {candidate} beside {version}{decides}"))?;
     let share = rate * 100.0;
     out.line(format_args!(
         "{events} events: {disagreements} with another action ({share:.2} %), {rescored} with another score"
@@ -409,7 +498,22 @@ pub(super) fn compare(args: RulesCompareArgs) -> Result<Exit, CommandError> {
             ]);
         }
     }
+    for (label, counts) in comparison.labels.iter().filter(|(_, counts)| counts.enforced != counts.candidate)
+    {
+        let plain = anstyle::Style::new();
+        table.row([
+            TableCell::text(
+                format!("  {}: marked by the enforced rules, by the candidate", printable(label)),
+                plain,
+            ),
+            TableCell::number(counts.enforced, plain),
+            TableCell::number(counts.candidate, plain),
+        ]);
+    }
     out.line(table)?;
+    if comparison.canary.is_some() {
+        out.line(format_args!("the candidate has decided {} of them", comparison.decided))?;
+    }
     for api::DisagreementJson { id, enforced, candidate, .. } in &comparison.examples {
         let judged =
             |of: &api::ComparedVerdictJson| format!("{} {} [{}]", of.action, of.score, of.rules.join(" "));
