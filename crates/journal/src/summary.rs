@@ -94,7 +94,7 @@ pub(super) struct SummaryHead {
     actions: u16,
     /// The least and the greatest score.
     scores: (f64, f64),
-    /// There is feedback among them.
+    /// Feedback is among them.
     pub(super) has_reports: bool,
     /// The number of blocks of each filter. A filter without any may hold anything.
     pub(super) blocks: [u32; 2],

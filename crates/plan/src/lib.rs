@@ -16,6 +16,7 @@ mod failure_mode;
 pub mod formats;
 mod forward_auth;
 mod identity_provider;
+mod label_span;
 pub mod limit;
 mod limits;
 mod listener;
@@ -54,6 +55,7 @@ pub use envoy::EnvoyPlan;
 pub use failure_mode::FailureMode;
 pub use forward_auth::{FORWARD_FIELDS, ForwardField, ForwardPlan, ForwardSource};
 pub use identity_provider::{IdentityProviderPlan, OIDC_RETURN_PATH};
+pub use label_span::LabelSpan;
 pub use listener::{
     BatchStreamPlan, ListenerPlan, MailEnforcement, MailFailureMode, MailPlan, MailReply, Protocol,
     ProtocolPlan, Replies, RespPlan,
@@ -93,8 +95,8 @@ pub use pipeline::tables::TablePlan;
 pub use pipeline::value_addition::ValueAddition;
 pub use pipeline::{ContentColumns, ReadingColumn, ReadingSource};
 pub use pipeline::{
-    DistinctPlan, EffectPlan, KindPlan, LabelPlan, LabelSpan, Pipeline, PipelineInput, RuleLimit,
-    UnknownFieldPolicy, amount,
+    DistinctPlan, EffectPlan, KindPlan, LabelPlan, Pipeline, PipelineInput, RuleLimit, UnknownFieldPolicy,
+    amount,
 };
 pub use reference::reference;
 pub use review::ReviewPlan;

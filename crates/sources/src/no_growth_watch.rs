@@ -5,11 +5,13 @@ use std::time::Duration;
 
 /// A watch over files, of which there is none.
 #[derive(Debug)]
-pub(crate) enum GrowthWatch {}
+pub(crate) enum NoGrowthWatch {}
 
-impl GrowthWatch {
+pub(crate) use NoGrowthWatch as GrowthWatch;
+
+impl NoGrowthWatch {
     /// Always `None`.
-    pub(crate) fn new() -> Option<GrowthWatch> {
+    pub(crate) fn new() -> Option<NoGrowthWatch> {
         None
     }
 

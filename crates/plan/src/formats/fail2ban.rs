@@ -22,7 +22,7 @@ use logs::log_reader::LogPatterns;
 use sources::journal_follower::UNITS_MAX;
 use sources::path_pattern::PathPattern;
 
-use crate::pipeline::LabelSpan;
+use crate::label_span::LabelSpan;
 
 /// The space in which all jails count.
 const SPACE: u16 = 40;

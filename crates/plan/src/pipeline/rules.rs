@@ -18,10 +18,11 @@ use super::model::ModelPlan;
 use super::reports::{FeedbackClass, FeedbackSide};
 use super::scope::{PlanScope, report};
 use super::tables::TablePlan;
-use super::{EffectPlan, LabelPlan, LabelSpan, Pipeline};
+use super::{EffectPlan, LabelPlan, Pipeline};
 use crate::config::{
     ConfigOrigin, ConfigProblems, ConfigSource, ConfigView, Document, SourceKind, inside, parse_percentage,
 };
+use crate::label_span::LabelSpan;
 use crate::limit::LimitPlan;
 use crate::{RuleTestResult, entries};
 
