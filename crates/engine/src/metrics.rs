@@ -181,7 +181,7 @@ pub struct EngineMetrics {
     pub(crate) reviews_compared: Family<ReviewWordLabel, Counter>,
     pub(crate) challenges: ChallengeMetrics,
     pub(crate) forms: FormMetrics,
-    /// What each event adds to, by pipeline.
+    /// The counters that each event adds to, by pipeline.
     of_pipelines: RwLock<Vec<(String, PipelineCounters)>>,
 }
 

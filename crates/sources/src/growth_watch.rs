@@ -1,6 +1,6 @@
 //! Word from the system that files have grown, so that a line is read when it is written and not at the next look.
 //!
-//! It is word of one thing alone: what grew. Files that are new, rotated or truncated are found by looking, as are all where the
+//! Only growth is told. Files that are new, rotated or truncated are found by looking, as are all where the
 //! system tells nothing (file systems of other machines, too many watches).
 
 use std::collections::BTreeMap;

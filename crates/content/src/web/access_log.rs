@@ -374,7 +374,7 @@ fn field(facts: &Facts, slot: Slot) -> Option<&str> {
     facts.get(slot)?.as_str().map(|text| truncate(text, FIELD_BYTES_MAX))
 }
 
-/// What only the text of an agent, a path, a referer or a host decides, of those that were met of late.
+/// Traits of the agents, paths, referers and hosts that were met of late: only their text decides them.
 #[derive(Debug, Default)]
 pub(crate) struct RecentTraits {
     agents: RecentResults<AgentTraits>,
@@ -383,7 +383,7 @@ pub(crate) struct RecentTraits {
     hosts: RecentResults<Option<String>>,
 }
 
-/// What an agent says of a client.
+/// The traits of a client by its agent.
 #[derive(Debug)]
 struct AgentTraits {
     is_bot: bool,
@@ -404,7 +404,7 @@ impl AgentTraits {
     }
 }
 
-/// What a referer says.
+/// The traits of a referer.
 #[derive(Debug)]
 struct RefererTraits {
     host: Option<Box<str>>,
@@ -468,7 +468,7 @@ const METHODS: [&str; 16] = [
     "UNLOCK",
 ];
 
-/// What a path says.
+/// The traits of a path.
 #[derive(Debug)]
 struct PathTraits {
     normal: Box<str>,

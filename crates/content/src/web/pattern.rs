@@ -228,7 +228,7 @@ pub struct RequestPatterns {
     pub tools: PatternList,
     /// Agents that declare themselves robots.
     pub robots: PatternList,
-    /// What they found of late.
+    /// The traits that were found by them of late.
     pub(crate) recent: RecentTraits,
 }
 

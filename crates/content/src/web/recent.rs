@@ -1,4 +1,4 @@
-//! What was made of texts a moment ago. Requests have most of what they say in common with those before: the same programs ask
+//! Results that were made of texts a moment ago. Requests have most of what they say in common with those before: the same programs ask
 //! for the same pages, from the same ones. What only the text decides is then made once.
 //!
 //! A table has a fixed number of places, the text's hash says which one, and who comes later takes it: a stranger who sends new

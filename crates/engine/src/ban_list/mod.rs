@@ -85,7 +85,7 @@ pub struct BanList {
     /// Some label was lifted, and rules may see it in the statistics.
     has_lifted: AtomicBool,
     file: Option<Mutex<BanLog>>,
-    /// Signal to whom waits for a change.
+    /// Wakes whoever waits for a change.
     changed: Signal,
     /// The table's allow list, for who does not want to wait for the table.
     allow: RwLock<Arc<AllowPlan>>,

@@ -249,7 +249,12 @@ fn changes_are_streamed() {
 fn a_question_waits_for_a_change() {
     with_labels(&[], |server| {
         let nothing = json!({"new": [], "deleted": []});
-        let ask = |query: &str| server.get(&format!("/v1/bans/stream{query}")).json();
+        // An answer that was waited for comes in chunks, each behind a line with its length.
+        let ask = |query: &str| {
+            let answer = server.get(&format!("/v1/bans/stream{query}"));
+            let object = answer.body.lines().find(|line| line.starts_with('{')).unwrap_or_default();
+            serde_json::from_str::<Value>(object).unwrap()
+        };
         // Who asks for the first time is told everything at once.
         assert_eq!(ask("?wait_ms=10000"), nothing);
         assert_eq!(ask("?wait_ms=1"), nothing);
