@@ -58,34 +58,29 @@ pub(super) struct BanLogEntry<'a> {
 }
 
 impl<'a> BanLogEntry<'a> {
-    pub(super) fn of(told: &'a Ban, shared: bool) -> BanLogEntry<'a> {
-        let LabelSource { pipeline, kind, label, decision, by } = &*told.source;
+    pub(super) fn of(ban: &'a Ban, shared: bool) -> BanLogEntry<'a> {
+        let LabelSource { pipeline, kind, label, decision, by } = &*ban.source;
         let [pipeline, kind, label, decision, by] =
             [pipeline, kind, label, decision, by].map(|text| Cow::Borrowed(text.as_str()));
-        let value = Cow::Borrowed(&*told.value);
+        let value = Cow::Borrowed(&*ban.value);
         BanLogEntry {
-            id: told.id,
+            id: ban.id,
             pipeline,
             kind,
-            scope: told.scope,
+            scope: ban.scope,
             label,
             decision,
             value,
             by,
-            until: told.until,
+            until: ban.until,
             shared,
         }
     }
 }
 
 /// A change as a line of the file.
-pub(super) fn write_line(
-    out: &mut impl Write,
-    told: &Ban,
-    kind: BanLineKind,
-    shared: bool,
-) -> io::Result<()> {
-    let entry = BanLogEntry::of(told, shared);
+pub(super) fn write_line(out: &mut impl Write, ban: &Ban, kind: BanLineKind, shared: bool) -> io::Result<()> {
+    let entry = BanLogEntry::of(ban, shared);
     seal_line(
         out,
         &match kind {

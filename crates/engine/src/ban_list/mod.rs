@@ -99,11 +99,11 @@ impl BanList {
     /// What the system says.
     pub(crate) fn open(path: &Path, shares: bool) -> io::Result<BanList> {
         let table = BanTable::read(path, shares)?;
-        let register = BanList::default();
-        register.note(&table);
-        let register = BanList { table: Mutex::new(table), ..register };
-        let log = register.write(path)?;
-        Ok(BanList { file: Some(Mutex::new(log)), ..register })
+        let list = BanList::default();
+        list.note(&table);
+        let list = BanList { table: Mutex::new(table), ..list };
+        let log = list.write(path)?;
+        Ok(BanList { file: Some(Mutex::new(log)), ..list })
     }
 
     /// Writes the table of a data directory anew without some pieces.
@@ -120,7 +120,7 @@ impl BanList {
                 sharing.lifted.keys().filter(|value| is_meant(value)).cloned().collect();
             meant.iter().for_each(|value| sharing.forget_value(value));
         }
-        let meant = table.held.iter().filter(|(_, told)| is_meant(&told.value));
+        let meant = table.held.iter().filter(|(_, ban)| is_meant(&ban.value));
         let meant: Vec<u64> = meant.map(|(number, _)| *number).collect();
         meant.into_iter().for_each(|number| _ = table.forget(number));
         BanList { table: Mutex::new(table), ..BanList::default() }.write(path).map(drop)
@@ -149,10 +149,10 @@ impl BanList {
                 }
                 before.map(|(number, _)| table.forget(number));
                 table.ids += 1;
-                let told = Ban { id: table.ids, scope: BanScope::of(&value), source, value, until };
+                let ban = Ban { id: table.ids, scope: BanScope::of(&value), source, value, until };
                 // Writing to a vector cannot fail, and no type here refuses to be written.
-                let _ = write_line(&mut lines, &told, BanLineKind::Put, false);
-                table.put_as(told, false);
+                let _ = write_line(&mut lines, &ban, BanLineKind::Put, false);
+                table.put_as(ban, false);
             }
             self.note(&table);
         }
@@ -215,10 +215,9 @@ impl BanList {
                     before.map(|(number, _)| table.forget(number));
                     table.ids += 1;
                     let scope = BanScope::of(&value);
-                    let told =
-                        Ban { id: table.ids, scope, source: Arc::clone(&source), value, until: *until };
-                    let _ = write_line(&mut lines, &told, BanLineKind::Put, true);
-                    table.put_as(told, true);
+                    let ban = Ban { id: table.ids, scope, source: Arc::clone(&source), value, until: *until };
+                    let _ = write_line(&mut lines, &ban, BanLineKind::Put, true);
+                    table.put_as(ban, true);
                 }
                 self.note(&table);
             }
@@ -248,8 +247,8 @@ impl BanList {
                 let mut table = self.table.lock();
                 for ban in meant {
                     let Some((number, _)) = table.find(&ban.source, &ban.value) else { continue };
-                    let Some(told) = table.remove(number) else { continue };
-                    let _ = write_line(&mut lines, &told, BanLineKind::End, false);
+                    let Some(removed) = table.remove(number) else { continue };
+                    let _ = write_line(&mut lines, &removed, BanLineKind::End, false);
                     ended += 1;
                 }
                 self.note(&table);
@@ -269,7 +268,7 @@ impl BanList {
 
     /// The label, and what put it on, of each that keys of a value have.
     pub(crate) fn labels_of(&self, value: &str) -> Vec<Arc<LabelSource>> {
-        self.table.lock().of_value(value).map(|(_, told)| Arc::clone(&told.source)).collect()
+        self.table.lock().of_value(value).map(|(_, ban)| Arc::clone(&ban.source)).collect()
     }
 
     /// Takes labels off all keys of a value; answers how many.
@@ -279,10 +278,10 @@ impl BanList {
             let mut table = self.table.lock();
             let numbers: Vec<u64> = table.of_value(value).map(|(number, _)| number).collect();
             for number in numbers {
-                let Some(told) = table.remove(number) else { continue };
-                let _ = write_line(&mut lines, &told, BanLineKind::Lift, false);
+                let Some(ban) = table.remove(number) else { continue };
+                let _ = write_line(&mut lines, &ban, BanLineKind::Lift, false);
                 if let Some(sharing) = &mut table.sharing {
-                    sharing.lift(told, true);
+                    sharing.lift(ban, true);
                 }
                 lifted += 1;
             }
@@ -298,14 +297,14 @@ impl BanList {
         let is_lifted = {
             let mut table = self.table.lock();
             let number =
-                table.of_value(value).find(|(_, told)| *told.source == *source).map(|(number, _)| number);
-            let told = number.and_then(|number| table.remove(number));
-            if let Some(told) = &told {
-                let _ = write_line(&mut lines, told, BanLineKind::Lift, false);
+                table.of_value(value).find(|(_, ban)| *ban.source == *source).map(|(number, _)| number);
+            let ban = number.and_then(|number| table.remove(number));
+            if let Some(ban) = &ban {
+                let _ = write_line(&mut lines, ban, BanLineKind::Lift, false);
             }
-            let is_lifted = told.is_some();
-            if let (Some(told), Some(sharing)) = (told, &mut table.sharing) {
-                sharing.lift(told, true);
+            let is_lifted = ban.is_some();
+            if let (Some(ban), Some(sharing)) = (ban, &mut table.sharing) {
+                sharing.lift(ban, true);
             }
             self.note(&table);
             is_lifted
@@ -324,7 +323,7 @@ impl BanList {
         let (mut count, mut rest) = (0, Some(0..=self.table.lock().last));
         while rest.is_some() {
             let page = self.page(&mut rest, Time(i64::MIN));
-            count += page.iter().filter(|told| is_meant(&told.value)).count() as u64;
+            count += page.iter().filter(|ban| is_meant(&ban.value)).count() as u64;
         }
         count
     }
@@ -337,8 +336,8 @@ impl BanList {
     pub(crate) fn erase_values(&self, is_meant: impl Fn(&str) -> bool) -> io::Result<usize> {
         let (mut erased, mut rest) = (0, Some(0..=self.table.lock().last));
         while rest.is_some() {
-            for told in self.page(&mut rest, Time(i64::MIN)) {
-                erased += if is_meant(&told.value) { self.lift(&told.value) } else { 0 };
+            for ban in self.page(&mut rest, Time(i64::MIN)) {
+                erased += if is_meant(&ban.value) { self.lift(&ban.value) } else { 0 };
             }
         }
         if erased > 0
@@ -438,18 +437,18 @@ impl BanList {
                 if is_lift {
                     let lifted = before.and_then(|(number, _)| table.remove(number));
                     let scope = BanScope::of(&value);
-                    let told = lifted.unwrap_or(Ban { id: 0, scope, source, value, until });
-                    let _ = write_line(&mut lines, &told, BanLineKind::Lift, true);
+                    let ban = lifted.unwrap_or(Ban { id: 0, scope, source, value, until });
+                    let _ = write_line(&mut lines, &ban, BanLineKind::Lift, true);
                     if let Some(sharing) = &mut table.sharing {
-                        sharing.lift(told, false);
+                        sharing.lift(ban, false);
                     }
                     continue;
                 }
                 before.map(|(number, _)| table.forget(number));
                 table.ids += 1;
-                let told = Ban { id: table.ids, scope: BanScope::of(&value), source, value, until };
-                let _ = write_line(&mut lines, &told, BanLineKind::Put, true);
-                table.put_as(told, true);
+                let ban = Ban { id: table.ids, scope: BanScope::of(&value), source, value, until };
+                let _ = write_line(&mut lines, &ban, BanLineKind::Put, true);
+                table.put_as(ban, true);
             }
             self.note(&table);
         }
@@ -503,14 +502,14 @@ impl BanList {
     /// Returns what holds of a value, in the order in which it was put on.
     pub fn of_value(&self, value: &str, now: Time) -> Vec<Ban> {
         let table = self.table.lock();
-        table.of_value(value).filter(|(_, told)| told.until > now).map(|(_, told)| told.clone()).collect()
+        table.of_value(value).filter(|(_, ban)| ban.until > now).map(|(_, ban)| ban.clone()).collect()
     }
 
     /// Returns what holds of an address, and of the networks that it is in.
     pub fn of_address(&self, address: IpAddr, now: Time) -> Vec<Ban> {
         let table = self.table.lock();
         let all = table.around(AddressRange::of(address), AddressRange::WHOLE);
-        all.filter(|told| told.until > now).cloned().collect()
+        all.filter(|ban| ban.until > now).cloned().collect()
     }
 
     /// Returns true if a network that an address is in has a label at a time.
@@ -521,9 +520,9 @@ impl BanList {
         time: Time,
     ) -> bool {
         let table = self.table.lock();
-        table.around(AddressRange::of(address), AddressRange::WHOLE - 1).any(|told| {
-            let source = &told.source;
-            told.until > time && (&*source.pipeline, &*source.kind, &*source.label) == (pipeline, kind, label)
+        table.around(AddressRange::of(address), AddressRange::WHOLE - 1).any(|ban| {
+            let source = &ban.source;
+            ban.until > time && (&*source.pipeline, &*source.kind, &*source.label) == (pipeline, kind, label)
         })
     }
 
@@ -558,7 +557,7 @@ impl BanList {
             table.expire(now);
             if number >= table.forgotten && number <= table.last {
                 let later = table.removed.partition_point(|(removed, _)| *removed <= number);
-                let deleted = table.removed.range(later..).map(|(_, told)| told.clone()).collect();
+                let deleted = table.removed.range(later..).map(|(_, ban)| ban.clone()).collect();
                 let new = (number < table.last).then(|| number + 1..=table.last);
                 return BanChanges { new, deleted, next: table.last };
             }
@@ -577,7 +576,7 @@ impl BanList {
         {
             *rest = Some(*last + 1..=*range.end());
         }
-        page.into_iter().filter(|(_, told)| told.until > now).map(|(_, told)| told.clone()).collect()
+        page.into_iter().filter(|(_, ban)| ban.until > now).map(|(_, ban)| ban.clone()).collect()
     }
 
     /// Some of those that hold and were put on before a number, the newest first, and the number for the next; `None` once all are
@@ -614,14 +613,14 @@ impl BanList {
             let table = self.table.lock();
             (table.last, table.lifted())
         };
-        for (told, shared) in &lifted {
-            write_line(&mut out, told, BanLineKind::Lift, *shared)?;
+        for (ban, shared) in &lifted {
+            write_line(&mut out, ban, BanLineKind::Lift, *shared)?;
         }
         let mut rest = Some(0..=last);
         while rest.is_some() {
-            for told in self.page(&mut rest, Time(i64::MIN)) {
-                let shared = self.table.lock().knows_shared(&told);
-                write_line(&mut out, &told, BanLineKind::Put, shared)?;
+            for ban in self.page(&mut rest, Time(i64::MIN)) {
+                let shared = self.table.lock().knows_shared(&ban);
+                write_line(&mut out, &ban, BanLineKind::Put, shared)?;
                 lines += 1;
             }
         }
@@ -631,15 +630,15 @@ impl BanList {
         let since = {
             let table = self.table.lock();
             let changes = table.changes_since(last)?.into_iter();
-            let line = |(told, is_gone): (Ban, bool)| match (is_gone, table.lift_of(&told)) {
-                (false, _) => (table.knows_shared(&told), BanLineKind::Put, told),
-                (true, None) => (true, BanLineKind::End, told),
-                (true, Some(lifted)) => (!lifted.is_unshared, BanLineKind::Lift, told),
+            let line = |(ban, is_gone): (Ban, bool)| match (is_gone, table.lift_of(&ban)) {
+                (false, _) => (table.knows_shared(&ban), BanLineKind::Put, ban),
+                (true, None) => (true, BanLineKind::End, ban),
+                (true, Some(lifted)) => (!lifted.is_unshared, BanLineKind::Lift, ban),
             };
             changes.map(line).collect::<Vec<_>>()
         };
-        for (shared, kind, told) in &since {
-            write_line(&mut out, told, *kind, *shared)?;
+        for (shared, kind, ban) in &since {
+            write_line(&mut out, ban, *kind, *shared)?;
         }
         let lines = lines + lifted.len();
         let draft = out.into_inner().map_err(io::IntoInnerError::into_error)?;

@@ -77,28 +77,28 @@ impl BanTable {
             match read_line(&line?) {
                 Some(BanLogLine::Put(entry)) => {
                     let shared = entry.shared;
-                    let told = table.ban(entry);
-                    let before = table.find(&told.source, &told.value);
+                    let ban = table.ban(entry);
+                    let before = table.find(&ban.source, &ban.value);
                     before.map(|(number, _)| table.forget(number));
-                    table.put_as(told, shared);
+                    table.put_as(ban, shared);
                 }
                 Some(BanLogLine::Lift(entry)) => {
                     let shared = entry.shared;
-                    let told = table.ban(entry);
-                    let before = table.find(&told.source, &told.value);
+                    let ban = table.ban(entry);
+                    let before = table.find(&ban.source, &ban.value);
                     let is_acknowledged = shared
-                        && table.sharing.as_mut().is_some_and(|sharing| sharing.acknowledge_lift(&told));
+                        && table.sharing.as_mut().is_some_and(|sharing| sharing.acknowledge_lift(&ban));
                     if is_acknowledged {
                         continue;
                     }
                     before.map(|(number, _)| table.remove(number));
                     if let Some(sharing) = &mut table.sharing {
-                        sharing.lift(told, !shared);
+                        sharing.lift(ban, !shared);
                     }
                 }
                 Some(BanLogLine::End(entry)) => {
-                    let told = table.ban(entry);
-                    let before = table.find(&told.source, &told.value);
+                    let ban = table.ban(entry);
+                    let before = table.find(&ban.source, &ban.value);
                     before.map(|(number, _)| table.remove(number));
                 }
                 Some(BanLogLine::Shared { through: up_to }) => through = up_to.max(through),
@@ -113,9 +113,9 @@ impl BanTable {
     }
 
     /// Puts a ban there, of which others have heard or not.
-    pub(super) fn put_as(&mut self, told: Ban, shared: bool) {
-        let (source, value) = (Arc::clone(&told.source), Arc::clone(&told.value));
-        self.put(told);
+    pub(super) fn put_as(&mut self, ban: Ban, shared: bool) {
+        let (source, value) = (Arc::clone(&ban.source), Arc::clone(&ban.value));
+        self.put(ban);
         let number = self.last;
         if let Some(sharing) = &mut self.sharing {
             sharing.unlift(&source, &value, false);
@@ -126,16 +126,16 @@ impl BanTable {
     }
 
     /// Returns true if others are known to have heard of a ban.
-    pub(super) fn knows_shared(&self, told: &Ban) -> bool {
+    pub(super) fn knows_shared(&self, ban: &Ban) -> bool {
         let Some(sharing) = &self.sharing else { return false };
-        let held = self.find(&told.source, &told.value);
+        let held = self.find(&ban.source, &ban.value);
         held.is_some_and(|(number, _)| !sharing.unshared.contains(&number))
     }
 
     /// The lift of a label, if it is remembered.
-    pub(super) fn lift_of(&self, told: &Ban) -> Option<&LiftedBan> {
-        let lifted = self.sharing.as_ref()?.lifted.get(&told.value)?;
-        lifted.iter().find(|lifted| is_same_label(&lifted.ban.source, &told.source))
+    pub(super) fn lift_of(&self, ban: &Ban) -> Option<&LiftedBan> {
+        let lifted = self.sharing.as_ref()?.lifted.get(&ban.value)?;
+        lifted.iter().find(|lifted| is_same_label(&lifted.ban.source, &ban.source))
     }
 
     /// All lifts that are remembered, and whether others have heard of them.
@@ -175,7 +175,7 @@ impl BanTable {
     }
 
     pub(super) fn of_value(&self, value: &str) -> impl Iterator<Item = (u64, &Ban)> {
-        self.at(BanTarget::of(&Arc::from(value))).filter(move |(_, told)| *told.value == *value)
+        self.at(BanTarget::of(&Arc::from(value))).filter(move |(_, ban)| *ban.value == *value)
     }
 
     /// Returns the entries of the networks that some addresses are in, whose prefix is no longer than so much.
@@ -183,7 +183,7 @@ impl BanTable {
         let lengths = self.lengths.range(..=length).map(|(length, _)| *length);
         lengths
             .flat_map(move |length| self.at(BanTarget::Addresses(addresses.cut(length))))
-            .map(|(_, told)| told)
+            .map(|(_, ban)| ban)
     }
 
     /// The number and the end of a label that a key has.
@@ -191,34 +191,34 @@ impl BanTable {
         let name = |source: &LabelSource| [&source.pipeline, &source.kind, &source.label].map(String::clone);
         let wanted = name(source);
         let mut all = self.of_value(value);
-        all.find(|(_, told)| name(&told.source) == wanted).map(|(number, told)| (number, told.until))
+        all.find(|(_, ban)| name(&ban.source) == wanted).map(|(number, ban)| (number, ban.until))
     }
 
-    pub(super) fn put(&mut self, told: Ban) {
-        self.put_within(told, KEYS_MAX);
+    pub(super) fn put(&mut self, ban: Ban) {
+        self.put_within(ban, KEYS_MAX);
     }
 
-    pub(super) fn put_within(&mut self, told: Ban, keys_max: usize) {
-        self.ids = self.ids.max(told.id);
+    pub(super) fn put_within(&mut self, ban: Ban, keys_max: usize) {
+        self.ids = self.ids.max(ban.id);
         while self.held.len() >= keys_max {
             let Some((_, first)) = self.ends.first().copied() else { break };
             self.remove(first);
             self.crowded_out += 1;
         }
         self.last += 1;
-        let place = BanTarget::of(&told.value);
+        let place = BanTarget::of(&ban.value);
         if let BanTarget::Addresses(range) = place {
             *self.lengths.entry(range.length).or_default() += 1;
         }
         self.places.insert((place, self.last));
-        self.ends.insert((told.until, self.last));
-        self.held.insert(self.last, told);
+        self.ends.insert((ban.until, self.last));
+        self.held.insert(self.last, ban);
     }
 
     /// Takes an entry out without a word.
     pub(super) fn forget(&mut self, number: u64) -> Option<Ban> {
-        let told = self.held.remove(&number)?;
-        let place = BanTarget::of(&told.value);
+        let ban = self.held.remove(&number)?;
+        let place = BanTarget::of(&ban.value);
         if let BanTarget::Addresses(range) = place
             && let Some(count) = self.lengths.get_mut(&range.length)
         {
@@ -228,23 +228,23 @@ impl BanTable {
             }
         }
         self.places.remove(&(place, number));
-        self.ends.remove(&(told.until, number));
+        self.ends.remove(&(ban.until, number));
         if let Some(sharing) = &mut self.sharing {
             sharing.unshared.remove(&number);
         }
-        Some(told)
+        Some(ban)
     }
 
     pub(super) fn remove(&mut self, number: u64) -> Option<Ban> {
-        let told = self.forget(number)?;
+        let ban = self.forget(number)?;
         self.last += 1;
-        self.removed.push_back((self.last, told.clone()));
+        self.removed.push_back((self.last, ban.clone()));
         while self.removed.len() > REMOVED_MAX {
             if let Some((number, _)) = self.removed.pop_front() {
                 self.forgotten = number;
             }
         }
-        Some(told)
+        Some(ban)
     }
 
     /// Lets go of some of those that have ended; answers whether there may be more.
@@ -267,10 +267,10 @@ impl BanTable {
             return Err(io::Error::other("more labels ended meanwhile than are remembered"));
         }
         let later = self.removed.partition_point(|(removed, _)| *removed <= number);
-        let removed = self.removed.range(later..).map(|(number, told)| (*number, told.clone(), true));
-        let put = self.held.range(number + 1..).map(|(number, told)| (*number, told.clone(), false));
+        let removed = self.removed.range(later..).map(|(number, ban)| (*number, ban.clone(), true));
+        let put = self.held.range(number + 1..).map(|(number, ban)| (*number, ban.clone(), false));
         let mut changes: Vec<(u64, Ban, bool)> = removed.chain(put).collect();
         changes.sort_unstable_by_key(|(number, ..)| *number);
-        Ok(changes.into_iter().map(|(_, told, lifts)| (told, lifts)).collect())
+        Ok(changes.into_iter().map(|(_, ban, lifts)| (ban, lifts)).collect())
     }
 }

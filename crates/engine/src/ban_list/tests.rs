@@ -21,58 +21,58 @@ fn put(value: &str, seconds: i64) -> NewBan {
     }
 }
 
-fn values(told: &[Ban]) -> Vec<&str> {
-    told.iter().map(|told| &*told.value).collect()
+fn values(bans: &[Ban]) -> Vec<&str> {
+    bans.iter().map(|ban| &*ban.value).collect()
 }
 
 /// All of what is new, page by page.
-fn new(register: &BanList, changes: &BanChanges, now: Time) -> Vec<Ban> {
+fn new(bans: &BanList, changes: &BanChanges, now: Time) -> Vec<Ban> {
     let (mut rest, mut all) = (changes.new.clone(), Vec::new());
     while rest.is_some() {
-        all.extend(register.page(&mut rest, now));
+        all.extend(bans.page(&mut rest, now));
     }
     all
 }
 
 #[test]
 fn who_polls_is_told_what_has_changed() {
-    let register = BanList::default();
-    register.put(vec![put("192.0.2.1", 60), put("192.0.2.2", 600)]);
-    let first = register.held(NOW);
-    assert_eq!(values(&new(&register, &first, NOW)), ["192.0.2.1", "192.0.2.2"]);
-    assert_eq!(register.since(first.next, NOW), BanChanges { next: first.next, ..BanChanges::default() });
+    let bans = BanList::default();
+    bans.put(vec![put("192.0.2.1", 60), put("192.0.2.2", 600)]);
+    let first = bans.held(NOW);
+    assert_eq!(values(&new(&bans, &first, NOW)), ["192.0.2.1", "192.0.2.2"]);
+    assert_eq!(bans.since(first.next, NOW), BanChanges { next: first.next, ..BanChanges::default() });
     // The same again says nothing new, a longer one does.
-    register.put(vec![put("192.0.2.2", 500), put("192.0.2.3", 600), put("192.0.2.1", 90)]);
-    let second = register.since(first.next, NOW);
-    assert_eq!(values(&new(&register, &second, NOW)), ["192.0.2.3", "192.0.2.1"]);
+    bans.put(vec![put("192.0.2.2", 500), put("192.0.2.3", 600), put("192.0.2.1", 90)]);
+    let second = bans.since(first.next, NOW);
+    assert_eq!(values(&new(&bans, &second, NOW)), ["192.0.2.3", "192.0.2.1"]);
     let later = NOW + Span::seconds(90);
-    let third = register.since(second.next, later);
-    let told = (new(&register, &third, later), values(&third.deleted));
-    assert_eq!(told, (vec![], vec!["192.0.2.1"]));
-    assert_eq!(register.lift("192.0.2.3"), 1);
-    let fourth = register.since(third.next, later);
+    let third = bans.since(second.next, later);
+    let changed = (new(&bans, &third, later), values(&third.deleted));
+    assert_eq!(changed, (vec![], vec!["192.0.2.1"]));
+    assert_eq!(bans.lift("192.0.2.3"), 1);
+    let fourth = bans.since(third.next, later);
     assert_eq!(values(&fourth.deleted), ["192.0.2.3"]);
-    assert_eq!(values(&new(&register, &register.held(later), later)), ["192.0.2.2"]);
+    assert_eq!(values(&new(&bans, &bans.held(later), later)), ["192.0.2.2"]);
     // A number of another table's.
-    assert_eq!(values(&new(&register, &register.since(u64::MAX, later), later)), ["192.0.2.2"]);
+    assert_eq!(values(&new(&bans, &bans.since(u64::MAX, later), later)), ["192.0.2.2"]);
 }
 
 #[test]
 fn a_restart_forgets_nothing() {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("labels.ndjson");
-    let register = BanList::open(&path, false).unwrap();
-    register.put(vec![put("192.0.2.1", 60), put("192.0.2.2", 600), put("192.0.2.2", 700)]);
-    register.lift("192.0.2.1");
-    register.maintain(NOW).unwrap();
-    let before = new(&register, &register.held(NOW), NOW);
-    drop(register);
+    let bans = BanList::open(&path, false).unwrap();
+    bans.put(vec![put("192.0.2.1", 60), put("192.0.2.2", 600), put("192.0.2.2", 700)]);
+    bans.lift("192.0.2.1");
+    bans.maintain(NOW).unwrap();
+    let before = new(&bans, &bans.held(NOW), NOW);
+    drop(bans);
     // A crash in the middle of a line.
     OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"put\":{\"id\"").unwrap();
-    let register = BanList::open(&path, false).unwrap();
-    assert_eq!(new(&register, &register.held(NOW), NOW), before);
-    register.put(vec![put("192.0.2.9", 60)]);
-    let after = new(&register, &register.held(NOW), NOW);
+    let bans = BanList::open(&path, false).unwrap();
+    assert_eq!(new(&bans, &bans.held(NOW), NOW), before);
+    bans.put(vec![put("192.0.2.9", 60)]);
+    let after = new(&bans, &bans.held(NOW), NOW);
     assert!(after[1].id > before[0].id, "numbers are not given twice");
     assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 2);
 }
@@ -82,7 +82,7 @@ fn a_restart_forgets_nothing() {
 fn the_table_says_what_a_list_says() {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("labels.ndjson");
-    let mut register = BanList::open(&path, false).unwrap();
+    let mut bans = BanList::open(&path, false).unwrap();
     let mut state = 7u64;
     let mut random = |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -103,18 +103,18 @@ fn the_table_says_what_a_list_says() {
             0..6 => {
                 let (value, seconds) = (value(random(45)), 1 + random(100) as i64);
                 let until = now + Span::seconds(seconds);
-                register.put(vec![NewBan { until, ..put(&value, 0) }]);
+                bans.put(vec![NewBan { until, ..put(&value, 0) }]);
                 list.entry(value).and_modify(|end| *end = until.max(*end)).or_insert(until);
             }
             6 => {
                 let value = value(random(45));
-                register.lift(&value);
+                bans.lift(&value);
                 list.remove(&value);
             }
             7 => now = now + Span::seconds(random(20) as i64),
-            8 => register.maintain(now).unwrap(),
+            8 => bans.maintain(now).unwrap(),
             _ if random(20) == 0 => {
-                (register, place) = (BanList::open(&path, false).unwrap(), None);
+                (bans, place) = (BanList::open(&path, false).unwrap(), None);
             }
             _ => {}
         }
@@ -122,25 +122,25 @@ fn the_table_says_what_a_list_says() {
         if step % 7 == 0 {
             let address: IpAddr = value(random(20)).parse().unwrap();
             let mut found: Vec<String> =
-                register.of_address(address, now).iter().map(|told| told.value.to_string()).collect();
+                bans.of_address(address, now).iter().map(|ban| ban.value.to_string()).collect();
             let covers = |value: &str| {
                 AddressRange::parse(value).is_some_and(|range| range.contains(AddressRange::of(address)))
             };
             found.sort();
             let expected: Vec<&String> = list.keys().filter(|value| covers(value)).collect();
             assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{address}");
-            let in_range = register.is_in_range(("web", "ip", "scanner"), address, now);
+            let in_range = bans.is_in_range(("web", "ip", "scanner"), address, now);
             assert_eq!(in_range, expected.iter().any(|value| value.contains('/')));
         }
         if step % 5 == 0 {
-            let changes = place.map_or_else(|| register.held(now), |place| register.since(place, now));
+            let changes = place.map_or_else(|| bans.held(now), |place| bans.since(place, now));
             if place.is_none() {
                 seen.clear();
             }
-            for told in &changes.deleted {
-                seen.remove(&*told.value);
+            for ban in &changes.deleted {
+                seen.remove(&*ban.value);
             }
-            seen.extend(new(&register, &changes, now).iter().map(|told| told.value.to_string()));
+            seen.extend(new(&bans, &changes, now).iter().map(|ban| ban.value.to_string()));
             place = Some(changes.next);
             assert_eq!(seen.iter().collect::<Vec<_>>(), list.keys().collect::<Vec<_>>());
         }
@@ -168,9 +168,9 @@ fn ranges_are_read_and_shown() {
 
 #[test]
 fn this_machine_itself_is_told_nobody() {
-    let register = BanList::default();
-    register.put(vec![put("127.0.0.1", 60), put("::1", 60), put("192.0.2.1", 60)]);
-    assert_eq!(values(&new(&register, &register.held(NOW), NOW)), ["192.0.2.1"]);
+    let bans = BanList::default();
+    bans.put(vec![put("127.0.0.1", 60), put("::1", 60), put("192.0.2.1", 60)]);
+    assert_eq!(values(&new(&bans, &bans.held(NOW), NOW)), ["192.0.2.1"]);
 }
 
 /// Nothing on the allow list is put there, and what was leaves when the list changes; who polls hears of it, and so does the file.
@@ -178,23 +178,23 @@ fn this_machine_itself_is_told_nobody() {
 fn what_is_allowed_is_not_banned() {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("labels.ndjson");
-    let register = BanList::open(&path, false).unwrap();
-    register.put(vec![put("192.0.2.1", 60), put("192.0.2.0/28", 60), put("192.0.2.99", 60)]);
-    let first = register.held(NOW);
+    let bans = BanList::open(&path, false).unwrap();
+    bans.put(vec![put("192.0.2.1", 60), put("192.0.2.0/28", 60), put("192.0.2.99", 60)]);
+    let first = bans.held(NOW);
     let text = "[allow]\nnetworks = [\"192.0.2.1\", \"198.51.100.0/24\"]\naccounts = [\"ann\"]\n";
     let config = plan::Config::from_text("allow.toml", text, &plan::Overrides::default());
     let allow = plan::Plan::compile(&config).unwrap().allow;
-    assert_eq!(register.set_allow(Arc::clone(&allow)), 2);
-    assert!(register.of_address("192.0.2.1".parse().unwrap(), NOW).is_empty());
-    assert!(!register.has_ranges());
-    let second = register.since(first.next, NOW);
+    assert_eq!(bans.set_allow(Arc::clone(&allow)), 2);
+    assert!(bans.of_address("192.0.2.1".parse().unwrap(), NOW).is_empty());
+    assert!(!bans.has_ranges());
+    let second = bans.since(first.next, NOW);
     assert_eq!(values(&second.deleted), ["192.0.2.1", "192.0.2.0/28"]);
-    register.put(vec![put("192.0.2.1", 600), put("198.51.100.7", 60), put("ann", 60), put("10.1.1.1", 60)]);
-    assert_eq!(values(&new(&register, &register.held(NOW), NOW)), ["192.0.2.99"]);
-    drop(register);
-    let register = BanList::open(&path, false).unwrap();
-    assert_eq!(values(&new(&register, &register.held(NOW), NOW)), ["192.0.2.99"]);
-    assert_eq!(register.set_allow(allow), 0);
+    bans.put(vec![put("192.0.2.1", 600), put("198.51.100.7", 60), put("ann", 60), put("10.1.1.1", 60)]);
+    assert_eq!(values(&new(&bans, &bans.held(NOW), NOW)), ["192.0.2.99"]);
+    drop(bans);
+    let bans = BanList::open(&path, false).unwrap();
+    assert_eq!(values(&new(&bans, &bans.held(NOW), NOW)), ["192.0.2.99"]);
+    assert_eq!(bans.set_allow(allow), 0);
 }
 
 #[test]
@@ -215,9 +215,9 @@ fn values_show_what_they_are() {
 fn a_flipped_bit_costs_one_label() {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("labels.ndjson");
-    let register = BanList::open(&path, false).unwrap();
-    register.put((0..3).map(|number| put(&format!("192.0.2.{number}"), 60)).collect());
-    drop(register);
+    let bans = BanList::open(&path, false).unwrap();
+    bans.put((0..3).map(|number| put(&format!("192.0.2.{number}"), 60)).collect());
+    drop(bans);
     let whole = fs::read(&path).unwrap();
     for at in 0..whole.len() - 1 {
         let mut flipped = whole.clone();
@@ -234,21 +234,21 @@ fn a_flipped_bit_costs_one_label() {
 /// how long that takes.
 #[test]
 fn a_look_up_looks_at_what_it_finds() {
-    let register = BanList::default();
+    let bans = BanList::default();
     let wanted = std::env::var("TOLLHOUSE_KEYS").ok().and_then(|keys| keys.parse::<u32>().ok());
     let keys = wanted.unwrap_or(20_000);
     let address = |at: u32| std::net::Ipv4Addr::from(0x0a00_0000 + at);
     for first in (0..keys).step_by(1000) {
-        register.put((first..(first + 1000).min(keys)).map(|at| put(&address(at).to_string(), 60)).collect());
+        bans.put((first..(first + 1000).min(keys)).map(|at| put(&address(at).to_string(), 60)).collect());
     }
     if wanted.is_some() {
         let started = std::time::Instant::now();
         let found: usize =
-            (0..10_000).map(|at| register.of_address(address(at * 397 % keys).into(), NOW).len()).sum();
+            (0..10_000).map(|at| bans.of_address(address(at * 397 % keys).into(), NOW).len()).sum();
         println!("{keys} keys: {:?} a look-up, {found} of 10,000 found", started.elapsed() / 10_000);
     }
-    register.put(vec![put("10.0.0.0/16", 60), put("10.0.0.0/24", 60)]);
-    let table = register.table.lock();
+    bans.put(vec![put("10.0.0.0/16", 60), put("10.0.0.0/24", 60)]);
+    let table = bans.table.lock();
     let address = AddressRange::parse("10.0.0.7").unwrap();
     assert_eq!(table.lengths.len(), 3, "as many looks as there are lengths");
     assert_eq!(table.around(address, AddressRange::WHOLE).count(), 3);
@@ -260,7 +260,7 @@ fn the_table_is_bounded() {
     let mut table = BanTable::default();
     let [pipeline, kind, label, decision, by] = ["web", "user", "abuser", "ban", "R"].map(str::to_owned);
     let source = table.source(LabelSource { pipeline, kind, label, decision, by });
-    let told = |at: usize| Ban {
+    let ban = |at: usize| Ban {
         id: at as u64,
         scope: BanScope::Other,
         source: Arc::clone(&source),
@@ -268,7 +268,7 @@ fn the_table_is_bounded() {
         until: NOW + Span::seconds(60 + at as i64),
     };
     let max = 1000;
-    (0..max + 5).for_each(|at| table.put_within(told(at), max));
+    (0..max + 5).for_each(|at| table.put_within(ban(at), max));
     assert_eq!((table.held.len(), table.crowded_out), (max, 5));
     assert_eq!(table.of_value("user4").count() + table.of_value("user5").count(), 1);
 }

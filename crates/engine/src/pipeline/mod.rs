@@ -241,8 +241,8 @@ impl Engine {
 
     /// Stage 6.
     pub(crate) async fn carry_out(&self, due: PendingEffects) {
-        let PendingEffects { adds, bans: told, training_examples: lessons } = due;
-        self.ban_list.put(told);
+        let PendingEffects { adds, bans, training_examples: lessons } = due;
+        self.ban_list.put(bans);
         if let Err(error) = settle::settle(&*self.ledger, &adds).await {
             tracing::error!(%error, "verdicts cannot be counted");
             self.metrics.settle_failures.inc_by(adds.len() as u64);
@@ -296,7 +296,7 @@ impl Engine {
             self.queue_reviews(reviews, &decisions).await;
             self.show_live(&observed, &decisions);
             self.keep_notices(&observed, &decisions);
-            tell(watcher, &observed, &decisions);
+            report_decisions(watcher, &observed, &decisions);
             return decisions;
         };
         let mut records = self.records.take();
@@ -347,7 +347,7 @@ impl Engine {
         self.queue_reviews(reviews, &decisions).await;
         self.show_live(&observed, &decisions);
         self.keep_notices(&observed, &decisions);
-        tell(watcher, &observed, &decisions);
+        report_decisions(watcher, &observed, &decisions);
         decisions
     }
 
@@ -495,7 +495,7 @@ pub trait StageWatcher: Send + Sync {
 }
 
 /// Tells a watcher of decisions. Facts that are not journalled were taken away before.
-fn tell(watcher: &dyn StageWatcher, observed: &ObservedBatch, decisions: &[Decision]) {
+fn report_decisions(watcher: &dyn StageWatcher, observed: &ObservedBatch, decisions: &[Decision]) {
     if watcher.is_told_decisions() {
         for (observed, decision) in observed.events().zip(decisions) {
             watcher.decided(decision, &observed.prepared.row.facts);

@@ -44,7 +44,7 @@ const FORWARDED_FOR: &str = "x-forwarded-for";
 
 #[derive(Debug)]
 pub(super) struct AuthorizationService {
-    pub(super) face: Arc<ListenerContext<()>>,
+    pub(super) listener: Arc<ListenerContext<()>>,
     /// The address of who asks; none over a unix socket.
     pub(super) peer: Option<IpAddr>,
 }
@@ -52,47 +52,52 @@ pub(super) struct AuthorizationService {
 #[tonic::async_trait]
 impl Authorization for AuthorizationService {
     async fn check(&self, request: Request<CheckRequest>) -> Result<tonic::Response<CheckResponse>, Status> {
-        let face = &self.face;
+        let listener = &self.listener;
         let started = Instant::now();
-        let trace = face.node.begin_trace(started, Some(request.metadata().as_ref()), false, self.peer);
-        let work = check(face, self.peer, request.into_inner());
+        let trace = listener.node.begin_trace(started, Some(request.metadata().as_ref()), false, self.peer);
+        let work = check(listener, self.peer, request.into_inner());
         let answered = RequestTrace::bound(trace.clone(), work).await;
         if let Some(trace) = &trace {
             let code = answered.as_ref().err().map_or(0, |status| status.code() as i32);
-            trace.finish_rpc(super::NAMES[2], "Check", &face.plan.name, code);
+            trace.finish_rpc(super::NAMES[2], "Check", &listener.plan.name, code);
         }
         let word = match &answered {
             Ok(answer) => result_name(answer),
             Err(status) => {
-                face.misused(self.peer, super::response::reason(status), &status.message());
+                listener.misused(self.peer, super::response::reason(status), &status.message());
                 super::response::reason(status)
             }
         };
-        face.node.metrics.listener_answered(&face.plan.name, word, started.elapsed(), trace.as_deref());
+        listener.node.metrics.listener_answered(
+            &listener.plan.name,
+            word,
+            started.elapsed(),
+            trace.as_deref(),
+        );
         answered.map(tonic::Response::new)
     }
 }
 
 async fn check(
-    face: &ListenerContext<()>,
+    listener: &ListenerContext<()>,
     peer: Option<IpAddr>,
     request: CheckRequest,
 ) -> Result<CheckResponse, Status> {
-    let (node, plan) = (Arc::clone(&face.node), face.node.engine.plan());
-    let told = request.attributes.unwrap_or_default();
-    let at = forward_of(&plan, &told, peer)?;
+    let (node, plan) = (Arc::clone(&listener.node), listener.node.engine.plan());
+    let attributes = request.attributes.unwrap_or_default();
+    let at = forward_of(&plan, &attributes, peer)?;
     let undecided = || response_of(undecided(&node, &plan.forwards[at]));
-    let place = match face.place(Caller::of_peer(peer)) {
+    let place = match listener.place(Caller::of_peer(peer)) {
         Ok(place) => place,
         Err(trouble) => {
-            node.metrics.listener_failure(&face.plan.name, trouble.name());
+            node.metrics.listener_failure(&listener.plan.name, trouble.name());
             return Ok(undecided().await);
         }
     };
     let (of, under) = (Arc::clone(&node), Arc::clone(&plan));
     let work = async move {
         let forward = &under.forwards[at];
-        let response = match QuestionHead::of(forward, peer, told) {
+        let response = match QuestionHead::of(forward, peer, attributes) {
             Some(head) => head.ask(forward).answer(&of, &under).await,
             None => {
                 let status = StatusCode::FORBIDDEN;
@@ -102,18 +107,18 @@ async fn check(
         drop(place);
         response_of(response).await
     };
-    match face.within_timeout(work).await {
+    match listener.within_timeout(work).await {
         Ok(answer) => Ok(answer),
         Err(trouble) => {
-            node.metrics.listener_failure(&face.plan.name, trouble.name());
+            node.metrics.listener_failure(&listener.plan.name, trouble.name());
             Ok(undecided().await)
         }
     }
 }
 
 /// Returns the place of the `[[forward_auth]]` that a request names, or of the only one, where a proxy asks that may.
-fn forward_of(plan: &Plan, told: &AttributeContext, peer: Option<IpAddr>) -> Result<usize, Status> {
-    let named = told.context_extensions.get(FORWARD_AUTH);
+fn forward_of(plan: &Plan, attributes: &AttributeContext, peer: Option<IpAddr>) -> Result<usize, Status> {
+    let named = attributes.context_extensions.get(FORWARD_AUTH);
     let at = match named {
         Some(name) => plan.forwards.iter().position(|forward| forward.name == *name),
         None => (plan.forwards.len() == 1).then_some(0),
@@ -144,8 +149,8 @@ struct QuestionHead {
 
 impl QuestionHead {
     /// Reads it from what Envoy tells. `None` if nobody can know which page is meant.
-    fn of(forward: &ForwardPlan, peer: Option<IpAddr>, told: AttributeContext) -> Option<QuestionHead> {
-        let AttributeContext { source, request, .. } = told;
+    fn of(forward: &ForwardPlan, peer: Option<IpAddr>, attributes: AttributeContext) -> Option<QuestionHead> {
+        let AttributeContext { source, request, .. } = attributes;
         let http = request.and_then(|request| request.http).unwrap_or_default();
         let headers = header_map(&http);
         let forwarded: Vec<&[u8]> =
@@ -197,8 +202,8 @@ fn header_map(http: &HttpRequest) -> HeaderMap {
 async fn response_of(response: Response) -> CheckResponse {
     let (head, body) = response.into_parts();
     let options = |headers: &HeaderMap| {
-        let told = headers.iter().filter(|(name, _)| **name != CONTENT_LENGTH);
-        told.filter_map(|(name, value)| Some(replacing(name, value.to_str().ok()?))).collect()
+        let fields = headers.iter().filter(|(name, _)| **name != CONTENT_LENGTH);
+        fields.filter_map(|(name, value)| Some(replacing(name, value.to_str().ok()?))).collect()
     };
     if head.status.is_success() {
         let mut to_client = head.headers;
@@ -267,7 +272,7 @@ mod tests {
         plan.unwrap_or_else(|problems| panic!("{problems}"))
     }
 
-    fn told(source: &str, headers: &[(&str, &[u8])], is_raw: bool) -> AttributeContext {
+    fn attributes(source: &str, headers: &[(&str, &[u8])], is_raw: bool) -> AttributeContext {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), value.to_vec()));
         let mut http = HttpRequest {
             method: b"GET".to_vec(),
@@ -307,7 +312,8 @@ mod tests {
         ];
         for is_raw in [false, true] {
             let peer = Some([127, 0, 0, 1].into());
-            let head = QuestionHead::of(&plan.forwards[0], peer, told("192.0.2.7", forged, is_raw)).unwrap();
+            let head =
+                QuestionHead::of(&plan.forwards[0], peer, attributes("192.0.2.7", forged, is_raw)).unwrap();
             let ForwardedRequest { ip, host, method, path, query, agent, .. } = &head.asked;
             assert_eq!(
                 [ip, host, method, path, query, agent].map(String::as_str),
@@ -321,8 +327,8 @@ mod tests {
     fn the_client_is_behind_proxies_that_are_trusted() {
         let plan = plan(&["site"]);
         let check = |source: &str, forwarded: &str, client: &str| {
-            let told = told(source, &[("x-forwarded-for", forwarded.as_bytes())], false);
-            let head = QuestionHead::of(&plan.forwards[0], Some([127, 0, 0, 1].into()), told).unwrap();
+            let attributes = attributes(source, &[("x-forwarded-for", forwarded.as_bytes())], false);
+            let head = QuestionHead::of(&plan.forwards[0], Some([127, 0, 0, 1].into()), attributes).unwrap();
             assert_eq!(head.ip.to_string(), client);
         };
         check("192.0.2.7", "203.0.113.9, 10.0.0.1", "192.0.2.7");
@@ -341,9 +347,9 @@ mod tests {
             |http: &mut HttpRequest| http.path = b"nowhere".to_vec(),
             |http: &mut HttpRequest| http.method = b"G T".to_vec(),
         ] {
-            let mut told = told("192.0.2.7", &[], false);
-            change(told.request.as_mut().unwrap().http.as_mut().unwrap());
-            assert!(QuestionHead::of(&plan.forwards[0], None, told).is_none());
+            let mut attributes = attributes("192.0.2.7", &[], false);
+            change(attributes.request.as_mut().unwrap().http.as_mut().unwrap());
+            assert!(QuestionHead::of(&plan.forwards[0], None, attributes).is_none());
         }
     }
 
@@ -359,10 +365,10 @@ mod tests {
         assert_eq!(forward_of(&one, &unnamed, here).unwrap(), 0);
         assert_eq!(forward_of(&two, &named("shop"), here).unwrap(), 1);
         assert_eq!(forward_of(&two, &named("site"), None).unwrap(), 0);
-        for (plan, told, peer) in
+        for (plan, attributes, peer) in
             [(&two, unnamed, here), (&one, named("shop"), here), (&one, named("site"), stranger)]
         {
-            assert_eq!(forward_of(plan, &told, peer).unwrap_err().code(), Code::InvalidArgument);
+            assert_eq!(forward_of(plan, &attributes, peer).unwrap_err().code(), Code::InvalidArgument);
         }
     }
 }

@@ -49,30 +49,35 @@ const NAMES: &[&str] =
     &["envoy.service.ratelimit.v3.RateLimitService", "ratelimit", "envoy.service.auth.v3.Authorization"];
 
 /// Holds a conversation to its end.
-pub(crate) async fn converse(stream: ListenerStream, face: Arc<ListenerContext<()>>, stop: ShutdownSignal) {
+pub(crate) async fn converse(
+    stream: ListenerStream,
+    listener: Arc<ListenerContext<()>>,
+    stop: ShutdownSignal,
+) {
     let peer = stream.client();
     let limits = RateLimitServiceServer::new(EnvoyService {
-        face: Arc::clone(&face),
+        listener: Arc::clone(&listener),
         caller: Caller::of_peer(peer),
         peer,
     })
     .max_decoding_message_size(REQUEST_BYTES_MAX);
-    let authorization = AuthorizationServer::new(AuthorizationService { face: Arc::clone(&face), peer })
-        .max_decoding_message_size(REQUEST_BYTES_MAX);
+    let authorization =
+        AuthorizationServer::new(AuthorizationService { listener: Arc::clone(&listener), peer })
+            .max_decoding_message_size(REQUEST_BYTES_MAX);
     let connection = GrpcConnectionSettings {
         streams_max: STREAMS_MAX,
         window_bytes: WINDOW_BYTES,
         unfinished_bytes: UNFINISHED_BYTES,
-        message_timeout: face.node.timeout(),
+        message_timeout: listener.node.timeout(),
         is_unary: true,
         names: NAMES,
     };
-    serve(stream, Routes::new(limits).add_service(authorization), connection, &face, stop).await;
+    serve(stream, Routes::new(limits).add_service(authorization), connection, &listener, stop).await;
 }
 
 #[derive(Debug)]
 struct EnvoyService {
-    face: Arc<ListenerContext<()>>,
+    listener: Arc<ListenerContext<()>>,
     caller: Caller,
     /// The address of who asks; none over a unix socket.
     peer: Option<IpAddr>,
@@ -84,35 +89,40 @@ impl RateLimitService for EnvoyService {
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        let EnvoyService { face, caller, peer } = self;
+        let EnvoyService { listener, caller, peer } = self;
         let started = Instant::now();
-        let trace = face.node.begin_trace(started, Some(request.metadata().as_ref()), false, *peer);
-        let work = should_rate_limit(face, *caller, request.into_inner());
+        let trace = listener.node.begin_trace(started, Some(request.metadata().as_ref()), false, *peer);
+        let work = should_rate_limit(listener, *caller, request.into_inner());
         let answered = RequestTrace::bound(trace.clone(), work).await;
         if let Some(trace) = &trace {
             let code = answered.as_ref().err().map_or(0, |status| status.code() as i32);
-            trace.finish_rpc(NAMES[0], "ShouldRateLimit", &face.plan.name, code);
+            trace.finish_rpc(NAMES[0], "ShouldRateLimit", &listener.plan.name, code);
         }
         let word = match &answered {
             Ok(answer) => response::result_name(answer),
             Err(status) => {
                 let reason = response::reason(status);
-                face.node.metrics.listener_failure(&face.plan.name, reason);
+                listener.node.metrics.listener_failure(&listener.plan.name, reason);
                 reason
             }
         };
-        face.node.metrics.listener_answered(&face.plan.name, word, started.elapsed(), trace.as_deref());
+        listener.node.metrics.listener_answered(
+            &listener.plan.name,
+            word,
+            started.elapsed(),
+            trace.as_deref(),
+        );
         answered.map(Response::new)
     }
 }
 
 async fn should_rate_limit(
-    face: &ListenerContext<()>,
+    listener: &ListenerContext<()>,
     caller: Caller,
     request: RateLimitRequest,
 ) -> Result<RateLimitResponse, Status> {
-    let place = face.place(caller).map_err(|trouble| Status::unavailable(trouble.to_string()))?;
-    let (node, now) = (Arc::clone(&face.node), face.node.now());
+    let place = listener.place(caller).map_err(|trouble| Status::unavailable(trouble.to_string()))?;
+    let (node, now) = (Arc::clone(&listener.node), listener.node.now());
     let plan = node.engine.plan();
     let asked = EnvoyRequest::new(&node.engine, &plan.envoy, request)?;
     let work = async move {
@@ -125,7 +135,7 @@ async fn should_rate_limit(
             answer
         })
     };
-    match face.within_timeout(work).await {
+    match listener.within_timeout(work).await {
         Ok(answer) => answer.ok_or_else(|| Status::unavailable("limits cannot be counted now")),
         Err(trouble) => Err(Status::unavailable(trouble.to_string())),
     }
@@ -157,8 +167,8 @@ mod tests {
             Arc::new(Engine::ephemeral(plan.unwrap_or_else(|problems| panic!("{problems}"))).unwrap());
         let listener = engine.plan().node.listeners[0].with(());
         let node = Arc::new(Node::new(Arc::clone(&engine), crate::Clock::of(crate::SystemClock, None)));
-        let face = Arc::new(ListenerContext::new(node, listener));
-        let service = EnvoyService { face, caller: Caller::Local, peer: None };
+        let listener = Arc::new(ListenerContext::new(node, listener));
+        let service = EnvoyService { listener, caller: Caller::Local, peer: None };
         let ask = |key: &str| {
             let entries = vec![Entry { key: key.to_owned(), value: "v".to_owned() }];
             let descriptors = vec![RateLimitDescriptor { entries, ..RateLimitDescriptor::default() }];

@@ -98,8 +98,8 @@ fn headers(asked: &EnvoyRequest, statuses: &[DescriptorStatus]) -> Vec<HeaderVal
         all.filter_map(|(meant, status)| Some((meant, status, status.current_limit.as_ref()?)))
     };
     let refusing = limits().rfind(|(meant, status, _)| is_over(status) && !meant.is_quota());
-    let told = refusing.or_else(|| limits().min_by_key(|(_, status, _)| status.limit_remaining));
-    let Some((_, status, limit)) = told else { return Vec::new() };
+    let reported = refusing.or_else(|| limits().min_by_key(|(_, status, _)| status.limit_remaining));
+    let Some((_, status, limit)) = reported else { return Vec::new() };
     let reset = status.duration_until_reset.as_ref().map_or(0, |duration| duration.seconds);
     let header = |key: &str, value: String| HeaderValue { key: key.to_owned(), value, raw_value: Vec::new() };
     vec![

@@ -54,10 +54,14 @@ const ROOM_BYTES: usize = 1 << 10;
 pub(crate) type BatchStreamContext = ListenerContext<plan::BatchStreamPlan>;
 
 /// Holds a conversation to its end.
-pub(crate) async fn converse(stream: ListenerStream, face: Arc<BatchStreamContext>, stop: ShutdownSignal) {
-    let body_max = usize::try_from(face.node.plan().body_max).unwrap_or(usize::MAX);
+pub(crate) async fn converse(
+    stream: ListenerStream,
+    listener: Arc<BatchStreamContext>,
+    stop: ShutdownSignal,
+) {
+    let body_max = usize::try_from(listener.node.plan().body_max).unwrap_or(usize::MAX);
     let service = BatchServiceServer::new(BatchHandler {
-        listener: Arc::clone(&face),
+        listener: Arc::clone(&listener),
         client: stream.client(),
         stop: stop.clone(),
     })
@@ -70,11 +74,11 @@ pub(crate) async fn converse(stream: ListenerStream, face: Arc<BatchStreamContex
         unfinished_bytes: body_max
             .saturating_add(STREAMS_MAX as usize * ROOM_BYTES * 4)
             .saturating_add(body_max / 4),
-        message_timeout: face.node.timeout(),
+        message_timeout: listener.node.timeout(),
         is_unary: false,
         names: NAMES,
     };
-    serve(stream, Routes::new(service), connection, &face, stop).await;
+    serve(stream, Routes::new(service), connection, &listener, stop).await;
 }
 
 /// The scope that a token needs for a stream of batches.
@@ -111,14 +115,14 @@ impl BatchService for BatchHandler {
 impl BatchHandler {
     /// Checks the token of a stream, where tokens are asked for.
     async fn may_ask(&self, metadata: &MetadataMap) -> Result<Arc<RequestGrant>, HttpFailure> {
-        let face = &self.listener;
-        if !face.node.wants_token() {
+        let listener = &self.listener;
+        if !listener.node.wants_token() {
             return Ok(RequestGrant::of_host(self.client));
         }
-        let grant = face.node.check_token(metadata.as_ref(), &face.plan.name, self.client).await?;
+        let grant = listener.node.check_token(metadata.as_ref(), &listener.plan.name, self.client).await?;
         let checked = grant.check_scope(SCOPE);
         if checked.is_err() {
-            face.node.unscoped(&face.plan.name, grant.name(), self.client);
+            listener.node.unscoped(&listener.plan.name, grant.name(), self.client);
         }
         checked.map(|()| grant)
     }
@@ -201,44 +205,50 @@ impl BatchStreamTask {
     }
 
     async fn one(&self, batch: BatchRequest) -> Result<BatchResponse, Status> {
-        let face = &self.listener;
+        let listener = &self.listener;
         let started = Instant::now();
-        let work = asked_by(Caller::Known, answer(Arc::clone(face), batch, self.asked));
+        let work = asked_by(Caller::Known, answer(Arc::clone(listener), batch, self.asked));
         let work = Arc::clone(&self.grant).bound(work);
         // Each batch is a span beneath the stream's caller.
-        let trace = face.node.begin_trace(started, self.context.as_ref(), true, self.client);
+        let trace = listener.node.begin_trace(started, self.context.as_ref(), true, self.client);
         let work = RequestTrace::bound(trace.clone(), work);
-        let answered = match Deadline::after(face.node.timeout()).run(work).await {
-            Ok(answered) => answered.map_err(|failure| refused(face, failure)),
+        let answered = match Deadline::after(listener.node.timeout()).run(work).await {
+            Ok(answered) => answered.map_err(|failure| refused(listener, failure)),
             Err(NoAnswerReason::Panicked) => {
-                face.node.metrics.panics.inc();
+                listener.node.metrics.panics.inc();
                 Err(Status::internal("the batch could not be handled: this is a defect, please report it"))
             }
             Err(NoAnswerReason::Late) => {
-                let seconds = face.node.timeout().as_secs_f64();
-                let told = format!("the answer was not ready after {seconds} s; the work may still be done");
-                face.node.metrics.listener_failure(&face.plan.name, "slow");
-                Err(Status::deadline_exceeded(told))
+                let seconds = listener.node.timeout().as_secs_f64();
+                let message =
+                    format!("the answer was not ready after {seconds} s; the work may still be done");
+                listener.node.metrics.listener_failure(&listener.plan.name, "slow");
+                Err(Status::deadline_exceeded(message))
             }
         };
         if let Some(trace) = &trace {
             let code = answered.as_ref().err().map_or(0, |status| status.code() as i32);
-            trace.finish_rpc(NAMES[0], self.asked.name(), &face.plan.name, code);
+            trace.finish_rpc(NAMES[0], self.asked.name(), &listener.plan.name, code);
         }
         let word = if answered.is_ok() { "answered" } else { "refused" };
-        face.node.metrics.listener_answered(&face.plan.name, word, started.elapsed(), trace.as_deref());
+        listener.node.metrics.listener_answered(
+            &listener.plan.name,
+            word,
+            started.elapsed(),
+            trace.as_deref(),
+        );
         answered
     }
 }
 
 async fn answer(
-    face: Arc<BatchStreamContext>,
+    listener: Arc<BatchStreamContext>,
     batch: BatchRequest,
     asked: BatchOperation,
 ) -> Result<BatchResponse, HttpFailure> {
-    let node = &face.node;
+    let node = &listener.node;
     let BatchRequest { pipeline, id, events, sync } = batch;
-    let name = if pipeline.is_empty() { &face.plan.settings.pipeline } else { &pipeline };
+    let name = if pipeline.is_empty() { &listener.plan.settings.pipeline } else { &pipeline };
     let pipeline = node.pipeline(Some(name))?;
     let id = input::checked_batch_id(&id)?;
     let durability = sync.then_some(DurabilityParam::Sync);
@@ -248,7 +258,7 @@ async fn answer(
         None => (BodyFormat::Json, Bytes::new()),
     };
     let _room = node.body_room(Caller::Known, body.len())?;
-    let listener = face.plan.name.clone();
+    let listener = listener.plan.name.clone();
     let answered =
         work_on(node, IncomingBatch { listener, pipeline, form, id, body, asked, durability }).await?;
     // A message is one piece.
@@ -259,7 +269,7 @@ async fn answer(
 }
 
 /// A failure as a status of gRPC.
-fn refused(face: &BatchStreamContext, failure: HttpFailure) -> Status {
+fn refused(listener: &BatchStreamContext, failure: HttpFailure) -> Status {
     let problem = failure.problem();
     let (code, reason) = match problem.status {
         401 => (Code::Unauthenticated, "unauthenticated"),
@@ -270,10 +280,10 @@ fn refused(face: &BatchStreamContext, failure: HttpFailure) -> Status {
         400..=499 => (Code::InvalidArgument, "invalid"),
         _ => (Code::Internal, "internal"),
     };
-    face.node.metrics.listener_failure(&face.plan.name, reason);
-    let told = match problem.help {
+    listener.node.metrics.listener_failure(&listener.plan.name, reason);
+    let message = match problem.help {
         Some(help) => format!("{}: {help}", problem.detail),
         None => problem.detail,
     };
-    Status::new(code, told)
+    Status::new(code, message)
 }

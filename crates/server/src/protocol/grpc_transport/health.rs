@@ -52,10 +52,10 @@ impl health_server::Health for HealthService {
     ) -> Result<Response<Self::WatchStream>, Status> {
         self.knows(&request.get_ref().service)?;
         let node = Arc::clone(&self.node);
-        let changes = futures_util::stream::unfold((node, None), |(node, told)| async move {
+        let changes = futures_util::stream::unfold((node, None), |(node, last)| async move {
             loop {
                 let now = status(&node);
-                if told != Some(now) {
+                if last != Some(now) {
                     let answer = HealthCheckResponse { status: now.into() };
                     return Some((Ok(answer), (node, Some(now))));
                 }

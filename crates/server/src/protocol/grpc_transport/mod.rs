@@ -52,10 +52,11 @@ pub(crate) async fn serve<S>(
     stream: ListenerStream,
     services: Routes,
     connection: GrpcConnectionSettings,
-    face: &ListenerContext<S>,
+    listener: &ListenerContext<S>,
     mut stop: ShutdownSignal,
 ) {
-    let health = HealthServer::new(HealthService { node: Arc::clone(&face.node), names: connection.names });
+    let health =
+        HealthServer::new(HealthService { node: Arc::clone(&listener.node), names: connection.names });
     let router = services.add_service(health).into_axum_router();
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
@@ -64,18 +65,18 @@ pub(crate) async fn serve<S>(
         .timer(TokioTimer::new())
         .max_concurrent_streams(connection.streams_max)
         .max_header_list_size(HEAD_BYTES_MAX)
-        .keep_alive_interval(ALIVE.min(face.idle()))
+        .keep_alive_interval(ALIVE.min(listener.idle()))
         .initial_stream_window_size(connection.window_bytes)
         .initial_connection_window_size(connection.window_bytes.saturating_mul(2));
     let caller = Caller::of_peer(stream.client());
     let GrpcConnectionSettings { unfinished_bytes, message_timeout: patience, is_unary, .. } = connection;
-    let intake = IntakeBudget::new(&face.node, unfinished_bytes, patience, is_unary, caller);
+    let intake = IntakeBudget::new(&listener.node, unfinished_bytes, patience, is_unary, caller);
     let router = TowerToHyperService::new(router);
-    let (node, listener) = (Arc::clone(&face.node), face.plan.name.clone());
+    let (node, name) = (Arc::clone(&listener.node), listener.plan.name.clone());
     let service = service_fn(move |request| match intake.open(request) {
         Ok(request) => Either::Left(router.call(request)),
         Err(status) => {
-            node.metrics.listener_failure(&listener, "overloaded");
+            node.metrics.listener_failure(&name, "overloaded");
             Either::Right(ready(Ok(status.into_http())))
         }
     });
@@ -89,6 +90,6 @@ pub(crate) async fn serve<S>(
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, listener = face.plan.name, "a connection ended badly");
+        tracing::debug!(%error, listener = listener.plan.name, "a connection ended badly");
     }
 }

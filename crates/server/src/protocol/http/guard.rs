@@ -401,10 +401,10 @@ mod tests {
     async fn the_deadline_ends_the_waiting_and_not_the_work() {
         let node = node();
         let (go, done) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let (wait, tell) = (Arc::clone(&go), Arc::clone(&done));
+        let (wait, notify) = (Arc::clone(&go), Arc::clone(&done));
         let work = move || async move {
             wait.notified().await;
-            tell.notify_one();
+            notify.notify_one();
         };
         assert_eq!(ask(&node, Router::new().route("/", get(work))).await, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(node.free_places(), node.plan().requests_max - 1, "it keeps its place");
@@ -416,10 +416,10 @@ mod tests {
     async fn work_that_counts_nothing_hears_that_nobody_waits() {
         let node = node();
         let done = Arc::new(Notify::new());
-        let tell = Arc::clone(&done);
+        let notify = Arc::clone(&done);
         let work = move || async move {
             Deadline::current().unwrap().over().await;
-            tell.notify_one();
+            notify.notify_one();
         };
         assert_eq!(ask(&node, Router::new().route("/", get(work))).await, StatusCode::SERVICE_UNAVAILABLE);
         done.notified().await;

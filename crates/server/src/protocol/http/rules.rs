@@ -91,8 +91,8 @@ where
     let reloaded = node.scans.run(node.timeout() / 2, work).await??;
     for change in &reloaded.changes {
         let version = |version: &Option<String>| version.clone().unwrap_or_else(|| "none".to_owned());
-        let told = format!("{} -> {}", version(&change.before), version(&change.after));
-        note(&format!("version of {}", change.pipeline), told);
+        let versions = format!("{} -> {}", version(&change.before), version(&change.after));
+        note(&format!("version of {}", change.pipeline), versions);
     }
     let behind = if dry_run { Vec::new() } else { relay::wait_for_rules(node).await };
     Ok(Json(api::ReloadOutcomeJson { behind, ..api::ReloadOutcomeJson::new(&reloaded, dry_run) }))

@@ -246,9 +246,9 @@ mod tests {
             let (plan, engine) = plan(keys);
             let answer =
                 MailAnswer::of(&plan, &decision(&engine, action, score, &[]), &IdFieldAction::Remove);
-            let told =
+            let shown =
                 (field(&answer, "X-Spam-Flag").is_some(), field(&answer, "X-Spam-Level").map_or(0, str::len));
-            assert_eq!(told, (flag, stars), "{keys} {action}");
+            assert_eq!(shown, (flag, stars), "{keys} {action}");
             assert!(field(&answer, "X-Spam-Status").unwrap().starts_with(status), "{:?}", answer.fields);
             assert_eq!(field(&answer, "X-Spam").is_some(), flag);
         };

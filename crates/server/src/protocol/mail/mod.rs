@@ -104,20 +104,20 @@ pub(crate) enum LearnError {
 
 /// The message that compressed bytes hold; what could not be kept whole stays as it is.
 pub(crate) async fn decompressed(
-    face: &MailListener,
+    listener: &MailListener,
     body: MessageBody,
     packing: MessageEncoding,
 ) -> Result<MessageBody, DecompressError> {
     if !body.is_whole() {
         return Ok(body);
     }
-    let max = usize::try_from(face.plan.settings.body_max).unwrap_or(usize::MAX);
+    let max = usize::try_from(listener.plan.settings.body_max).unwrap_or(usize::MAX);
     // Unpacking may cost much more than what came in.
-    let unpacking = face
+    let unpacking = listener
         .node
         .reading
         .read(max, move |cancellation| Ok(body.part(&decompress(body.bytes(), packing, max, cancellation)?)));
-    face.deadline().bound(unpacking).await.unwrap_or(Err(DecompressError::Slow))
+    listener.deadline().bound(unpacking).await.unwrap_or(Err(DecompressError::Slow))
 }
 
 /// A listener of mail servers, in whichever of their protocols.
@@ -402,7 +402,7 @@ mod tests {
     use super::*;
     use crate::core::deadline::Deadline;
 
-    fn face(timeout: &str) -> MailListener {
+    fn listener(timeout: &str) -> MailListener {
         let pair = |(name, value): (&str, &str)| (format!("listener.m.{name}"), value.to_owned());
         let flags = [("protocol", "milter"), ("listen", "[::1]:0"), ("timeout", timeout)].map(pair).to_vec();
         let config = Config::from_preset("mail", &Overrides { flags, ..Overrides::default() });
@@ -416,11 +416,11 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_late_and_what_panics_is_told_apart() {
-        let face = face("20ms");
-        assert_eq!(face.within_timeout(std::future::pending::<()>()).await, Err(DecisionFailure::Slow));
+        let listener = listener("20ms");
+        assert_eq!(listener.within_timeout(std::future::pending::<()>()).await, Err(DecisionFailure::Slow));
         let panics = async { std::hint::black_box(None::<()>).expect("this panics on purpose") };
         assert_eq!(
-            (face.within_timeout(panics).await, face.node.metrics.panics.get()),
+            (listener.within_timeout(panics).await, listener.node.metrics.panics.get()),
             (Err(DecisionFailure::Defect), 1)
         );
     }
@@ -428,21 +428,21 @@ mod tests {
     /// A message that finds no place to be read before its deadline counts nothing.
     #[tokio::test]
     async fn what_is_not_read_in_time_is_not_counted() {
-        let face = face("1m");
+        let listener = listener("1m");
         let message = || {
-            let mut body = face.body(Caller::Local);
+            let mut body = listener.body(Caller::Local);
             body.push(b"From: a@example.org\r\n\r\ntext\r\n");
             MailMessage { body, envelope: Envelope::default(), time: None, id: None }
         };
         let mut places = Vec::new();
         while let Ok(place) =
-            Deadline::after(Duration::from_millis(1)).bound(face.node.reading.enter(1)).await
+            Deadline::after(Duration::from_millis(1)).bound(listener.node.reading.enter(1)).await
         {
             places.push(place);
         }
         let hurried = ListenerContext::new(
-            Arc::clone(&face.node),
-            ListenerPlan { timeout: event::Span(1_000), ..face.plan.clone() },
+            Arc::clone(&listener.node),
+            ListenerPlan { timeout: event::Span(1_000), ..listener.plan.clone() },
         );
         assert!(matches!(
             hurried.decide(Ok(message())).await,
@@ -452,35 +452,35 @@ mod tests {
         assert_eq!(hurried.aside(INLINE_BYTES_MAX, || 7).await, Ok(7));
         assert!(matches!(hurried.decide(Err(Late)).await, MessageOutcome::FailOpen(DecisionFailure::Slow)));
         drop(places);
-        let MessageOutcome::Decided(_) = face.decide(Ok(message())).await else { panic!() };
-        assert_eq!(face.node.engine.journal().map_or(0, |journal| journal.census().segments), 0);
+        let MessageOutcome::Decided(_) = listener.decide(Ok(message())).await else { panic!() };
+        assert_eq!(listener.node.engine.journal().map_or(0, |journal| journal.census().segments), 0);
     }
 
     #[tokio::test]
     async fn messages_are_decided_on_and_learned() {
-        let face = face("1m");
+        let listener = listener("1m");
         let message = || {
-            let mut body = face.body(Caller::Local);
+            let mut body = listener.body(Caller::Local);
             body.push(b"From: a@example.org\r\n\r\ntext\r\n");
-            MailMessage { body, envelope: Envelope::default(), time: None, id: face.event_id("4XyZ") }
+            MailMessage { body, envelope: Envelope::default(), time: None, id: listener.event_id("4XyZ") }
         };
-        let MessageOutcome::Decided(decision) = face.decide(Ok(message())).await else { panic!() };
+        let MessageOutcome::Decided(decision) = listener.decide(Ok(message())).await else { panic!() };
         assert!(decision.event_id.as_deref().is_some_and(|id| id.starts_with("4XyZ.")), "{decision:?}");
-        let places = face.node.plan().requests_max;
-        assert_eq!(face.node.free_places(), places, "its place is free again");
-        let learned = face.learn(Ok(MailMessage { id: None, ..message() }), "spam").await.unwrap();
+        let places = listener.node.plan().requests_max;
+        assert_eq!(listener.node.free_places(), places, "its place is free again");
+        let learned = listener.learn(Ok(MailMessage { id: None, ..message() }), "spam").await.unwrap();
         assert!(learned.keys > 0 && !learned.duplicate, "{learned:?}");
-        assert!(face.learn(Ok(MailMessage { id: None, ..message() }), "spam").await.unwrap().duplicate);
-        let unknown = face.learn(Ok(message()), "no such class").await.unwrap_err();
+        assert!(listener.learn(Ok(MailMessage { id: None, ..message() }), "spam").await.unwrap().duplicate);
+        let unknown = listener.learn(Ok(message()), "no such class").await.unwrap_err();
         assert_eq!(unknown.to_string(), "there is no class `no such class`");
     }
 
     #[test]
     fn names_of_events_are_plain() {
-        let face = face("1s");
-        assert!(face.event_id("a65.6b00dfcd.d8aab.0").is_some());
+        let listener = listener("1s");
+        assert!(listener.event_id("a65.6b00dfcd.d8aab.0").is_some());
         assert_eq!(
-            [face.event_id(""), face.event_id("a b"), face.event_id(&"a".repeat(65))],
+            [listener.event_id(""), listener.event_id("a b"), listener.event_id(&"a".repeat(65))],
             [None, None, None]
         );
     }

@@ -36,18 +36,18 @@ const PROGRESS: Duration = Duration::from_secs(5);
 const PLACE: u32 = 1;
 
 /// Holds a conversation to its end.
-pub(super) async fn converse(mut stream: ListenerStream, face: Arc<MailListener>, stop: ShutdownSignal) {
-    match talk(&mut stream, &face, stop).await {
+pub(super) async fn converse(mut stream: ListenerStream, listener: Arc<MailListener>, stop: ShutdownSignal) {
+    match talk(&mut stream, &listener, stop).await {
         Ok(()) => {}
         Err(ConversationError::Gone(error)) => {
-            tracing::debug!(%error, listener = face.plan.name, "a mail server has gone")
+            tracing::debug!(%error, listener = listener.plan.name, "a mail server has gone")
         }
         Err(ConversationError::Silent) => {
-            tracing::debug!(listener = face.plan.name, "a mail server said nothing more")
+            tracing::debug!(listener = listener.plan.name, "a mail server said nothing more")
         }
-        Err(ConversationError::Slow(slow)) => face.misused(stream.client(), "slow-body", &slow),
+        Err(ConversationError::Slow(slow)) => listener.misused(stream.client(), "slow-body", &slow),
         Err(ConversationError::Misuse(what)) => {
-            face.misused(stream.client(), "protocol", &what);
+            listener.misused(stream.client(), "protocol", &what);
         }
     }
 }
@@ -68,12 +68,12 @@ impl From<io::Error> for ConversationError {
 
 async fn talk(
     stream: &mut ListenerStream,
-    face: &MailListener,
+    listener: &MailListener,
     mut stop: ShutdownSignal,
 ) -> Result<(), ConversationError> {
     let misuse = |error: &dyn std::fmt::Display| ConversationError::Misuse(error.to_string());
     let mut decoder = MilterDecoder::default();
-    let mut session = MilterSession::new(wanted(&face.plan), waited(face));
+    let mut session = MilterSession::new(wanted(&listener.plan), waited(listener));
     let caller = Caller::of_peer(stream.client());
     let mut body: Option<MessageBody> = None;
     let mut input = vec![0; READ_BYTES];
@@ -85,7 +85,7 @@ async fn talk(
                 body = None;
             }
             let mut keep = |bytes: &[u8]| {
-                let body = body.get_or_insert_with(|| face.body(caller));
+                let body = body.get_or_insert_with(|| listener.body(caller));
                 body.push(bytes);
                 !body.is_cut()
             };
@@ -94,12 +94,12 @@ async fn talk(
                 MilterStep::Silent => {}
                 MilterStep::Reply(reply) => reply.encode(&mut output),
                 MilterStep::Envelope(EnvelopeProgress::Whole) => {
-                    whole_envelope(face, caller, &mut session, &mut output).await;
+                    whole_envelope(listener, caller, &mut session, &mut output).await;
                 }
-                MilterStep::Envelope(known) => envelope(face, &mut session, known, &mut output).await,
+                MilterStep::Envelope(known) => envelope(listener, &mut session, known, &mut output).await,
                 MilterStep::Decide => {
-                    let body = body.take().unwrap_or_else(|| face.body(caller));
-                    decide(stream, face, &mut session, body, &mut output).await?;
+                    let body = body.take().unwrap_or_else(|| listener.body(caller));
+                    decide(stream, listener, &mut session, body, &mut output).await?;
                 }
                 MilterStep::End => {
                     stream.write_all(&output).await?;
@@ -122,7 +122,7 @@ async fn talk(
         };
         let read = tokio::select! {
             () = stop.wanted(), if session.is_between() => return Ok(()),
-            read = timeout(face.idle(), read) => read.map_err(|_| ConversationError::Silent)???,
+            read = timeout(listener.idle(), read) => read.map_err(|_| ConversationError::Silent)???,
         };
         if read == 0 {
             return Ok(());
@@ -136,7 +136,7 @@ async fn talk(
 
 /// Answers to an envelope's sender, or to one more of its recipients.
 async fn envelope(
-    face: &MailListener,
+    listener: &MailListener,
     session: &mut MilterSession,
     known: EnvelopeProgress,
     output: &mut Vec<u8>,
@@ -146,7 +146,7 @@ async fn envelope(
         EnvelopeProgress::Recipient => EnvelopePart::Recipient,
         EnvelopeProgress::Whole => EnvelopePart::All,
     };
-    match face.limited(&session.envelope(), part).await {
+    match listener.limited(&session.envelope(), part).await {
         None => MilterReply::Continue.encode(output),
         Some(MailReply::Discard) => {
             session.refuse(EnvelopeProgress::Sender);
@@ -154,7 +154,7 @@ async fn envelope(
         }
         Some(_) => {
             session.refuse(known);
-            let text = face.plan.settings.defer_text.replace("{id}", "");
+            let text = listener.plan.settings.defer_text.replace("{id}", "");
             MilterReply::Code(&format!("451 {}", text.trim_end())).encode(output);
         }
     }
@@ -162,7 +162,7 @@ async fn envelope(
 
 /// Judges an envelope whose message comes next. What is not refused for it is judged once more, with its message.
 async fn whole_envelope(
-    face: &MailListener,
+    listener: &MailListener,
     caller: Caller,
     session: &mut MilterSession,
     output: &mut Vec<u8>,
@@ -170,11 +170,11 @@ async fn whole_envelope(
     let started = std::time::Instant::now();
     let envelope = session.envelope();
     let line = MailLogLine::of(&envelope, session.queue_id());
-    let id = session.queue_id().and_then(|queue| face.event_id(queue));
-    let Ok(consulted) = face.consult(caller, envelope, id).await else {
+    let id = session.queue_id().and_then(|queue| listener.event_id(queue));
+    let Ok(consulted) = listener.consult(caller, envelope, id).await else {
         return MilterReply::Continue.encode(output);
     };
-    let settings = &face.plan.settings;
+    let settings = &listener.plan.settings;
     let ticket = consulted.id.map(|id| id.to_string()).unwrap_or_default();
     let reply = settings.replies.of(consulted.verdict.action);
     let (code, text) = match reply {
@@ -185,7 +185,7 @@ async fn whole_envelope(
             return MilterReply::Continue.encode(output);
         }
     };
-    line.consulted(&face.plan, &consulted, reply.name(), started.elapsed());
+    line.consulted(&listener.plan, &consulted, reply.name(), started.elapsed());
     session.refuse(EnvelopeProgress::Whole);
     if reply == MailReply::Discard {
         return MilterReply::Discard.encode(output);
@@ -195,10 +195,10 @@ async fn whole_envelope(
 }
 
 /// Returns the parts of envelopes on which replies hang. Where nothing is refused, nothing hangs on the whole.
-fn waited(face: &MailListener) -> WaitedEnvelope {
-    let settings = &face.plan.settings;
+fn waited(listener: &MailListener) -> WaitedEnvelope {
+    let settings = &listener.plan.settings;
     let refuses = settings.acting == plan::MailEnforcement::Enforce;
-    WaitedEnvelope { parts: face.has_limits(), whole: settings.envelope_first && refuses }
+    WaitedEnvelope { parts: listener.has_limits(), whole: settings.envelope_first && refuses }
 }
 
 /// Returns what is wanted to be done to messages, by what the listener can answer.
@@ -218,7 +218,7 @@ fn wanted(plan: &ListenerPlan<MailPlan>) -> u32 {
 /// Decides on the message whose end has come, and writes the answer.
 async fn decide(
     stream: &mut ListenerStream,
-    face: &MailListener,
+    listener: &MailListener,
     session: &mut MilterSession,
     body: MessageBody,
     output: &mut Vec<u8>,
@@ -227,8 +227,8 @@ async fn decide(
     let mut received = session.finish();
     let envelope = std::mem::take(&mut received.envelope);
     let recipients = envelope.recipients.clone();
-    let id = received.queue_id.as_deref().and_then(|queue| face.event_id(queue));
-    let deciding = face.decide(Ok(MailMessage { body, envelope, time: None, id }));
+    let id = received.queue_id.as_deref().and_then(|queue| listener.event_id(queue));
+    let deciding = listener.decide(Ok(MailMessage { body, envelope, time: None, id }));
     let mut deciding = std::pin::pin!(deciding);
     let mut ticks = interval_at(Instant::now() + PROGRESS, PROGRESS);
     let outcome = loop {
@@ -241,9 +241,9 @@ async fn decide(
             }
         }
     };
-    let ticket = face.id_field_action(outcome.id(), &recipients);
-    let answer = MailAnswer::of(&face.plan, &outcome, &ticket);
-    write(&face.plan, agreed, &received, &recipients, &answer, output);
+    let ticket = listener.id_field_action(outcome.id(), &recipients);
+    let answer = MailAnswer::of(&listener.plan, &outcome, &ticket);
+    write(&listener.plan, agreed, &received, &recipients, &answer, output);
     stream.write_all(output).await?;
     output.clear();
     Ok(())

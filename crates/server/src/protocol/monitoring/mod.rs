@@ -31,18 +31,22 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 pub(super) type MonitoringContext = ListenerContext<()>;
 
 /// Holds a conversation to its end.
-pub(super) async fn converse(stream: ListenerStream, face: Arc<MonitoringContext>, mut stop: ShutdownSignal) {
+pub(super) async fn converse(
+    stream: ListenerStream,
+    listener: Arc<MonitoringContext>,
+    mut stop: ShutdownSignal,
+) {
     let is_here = stream.is_loopback();
-    let of = Arc::clone(&face);
+    let of = Arc::clone(&listener);
     let service = service_fn(move |request| {
-        let face = Arc::clone(&of);
-        async move { Ok::<_, Infallible>(respond(&face, &request, is_here).await) }
+        let listener = Arc::clone(&of);
+        async move { Ok::<_, Infallible>(respond(&listener, &request, is_here).await) }
     });
     let served = http1::Builder::new()
         // It panics before 1970.
         .auto_date_header(false)
         .timer(TokioTimer::new())
-        .header_read_timeout(face.idle().min(face.node.timeout()))
+        .header_read_timeout(listener.idle().min(listener.node.timeout()))
         .max_header_size(HEAD_BYTES_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
         // Clients of HTTP/1.0 end their side once they have asked.
@@ -57,19 +61,19 @@ pub(super) async fn converse(stream: ListenerStream, face: Arc<MonitoringContext
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, listener = face.plan.name, "a connection ended badly");
+        tracing::debug!(%error, listener = listener.plan.name, "a connection ended badly");
     }
 }
 
-async fn respond(face: &MonitoringContext, request: &Request<Incoming>, is_here: bool) -> Response {
+async fn respond(listener: &MonitoringContext, request: &Request<Incoming>, is_here: bool) -> Response {
     let is_known = matches!(*request.method(), Method::GET | Method::HEAD);
     let answer = match (request.uri().path(), is_known) {
         ("/healthz", true) => Ok(Json(HealthJson::of(Vec::new())).into_response()),
-        ("/readyz", true) => match face.node.unready() {
-            None => Ok(Json(HealthJson::of(face.node.engine.health().list())).into_response()),
+        ("/readyz", true) => match listener.node.unready() {
+            None => Ok(Json(HealthJson::of(listener.node.engine.health().list())).into_response()),
             Some(why) => Err(UNAVAILABLE.failure(why)),
         },
-        ("/metrics", true) => page(face, request, is_here).await,
+        ("/metrics", true) => page(listener, request, is_here).await,
         ("/healthz" | "/readyz" | "/metrics", false) => {
             Err(METHOD_NOT_ALLOWED.failure(shown(request.method().as_str())).help("it takes GET and HEAD"))
         }
@@ -92,7 +96,7 @@ async fn respond(face: &MonitoringContext, request: &Request<Incoming>, is_here:
 
 /// The page of metrics. A page that a browser of this host shows must not read it by a name of its own.
 async fn page(
-    face: &MonitoringContext,
+    listener: &MonitoringContext,
     request: &Request<Incoming>,
     is_here: bool,
 ) -> Result<Response, HttpFailure> {
@@ -100,8 +104,8 @@ async fn page(
     if is_here && !names_this_host(&host) {
         return Err(FORBIDDEN.failure("Host: neither an address nor `localhost`"));
     }
-    let node = Arc::clone(&face.node);
-    let page = face.node.pages.run(face.node.timeout() / 2, move |_| node.metrics.page()).await?;
+    let node = Arc::clone(&listener.node);
+    let page = listener.node.pages.run(listener.node.timeout() / 2, move |_| node.metrics.page()).await?;
     let page = page.map_err(|_| INTERNAL.failure("the metrics could not be written"))?;
     Ok(([(CONTENT_TYPE, metrics::MEDIA_TYPE)], page).into_response())
 }

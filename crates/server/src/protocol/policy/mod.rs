@@ -28,7 +28,11 @@ use crate::protocol::mail::score;
 const READ_BYTES: usize = 4 << 10;
 
 /// Holds a conversation to its end.
-pub(super) async fn converse(mut stream: ListenerStream, face: Arc<MailListener>, mut stop: ShutdownSignal) {
+pub(super) async fn converse(
+    mut stream: ListenerStream,
+    listener: Arc<MailListener>,
+    mut stop: ShutdownSignal,
+) {
     let caller = Caller::of_peer(stream.client());
     let mut decoder = PolicyDecoder::default();
     let mut input = vec![0; READ_BYTES];
@@ -41,17 +45,17 @@ pub(super) async fn converse(mut stream: ListenerStream, face: Arc<MailListener>
                 Ok(Some(request)) => request,
                 Ok(None) => break,
                 Err(error) => {
-                    return face.misused(stream.client(), "protocol", &error);
+                    return listener.misused(stream.client(), "protocol", &error);
                 }
             };
-            let action = answer(&face, caller, request, &mut last, &mut message).await;
+            let action = answer(&listener, caller, request, &mut last, &mut message).await;
             if stream.write_all(format!("action={action}\n\n").as_bytes()).await.is_err() {
                 return;
             }
         }
         let read = tokio::select! {
             () = stop.wanted() => return,
-            read = timeout(face.idle(), stream.read(&mut input)) => read,
+            read = timeout(listener.idle(), stream.read(&mut input)) => read,
         };
         match read {
             Ok(Ok(read)) if read > 0 => decoder.feed(&input[..read]),
@@ -69,7 +73,7 @@ struct LastPolicyAnswer {
 
 /// The action for a request.
 async fn answer(
-    face: &MailListener,
+    listener: &MailListener,
     caller: Caller,
     request: PolicyRequest,
     last: &mut Option<LastPolicyAnswer>,
@@ -81,8 +85,8 @@ async fn answer(
         let is_next = !instance.is_empty() && *message == instance;
         message.clone_from(&instance);
         let part = if is_next { EnvelopePart::Recipient } else { EnvelopePart::All };
-        if let Some(reply) = face.limited(&envelope, part).await {
-            return limited(&face.plan, reply);
+        if let Some(reply) = listener.limited(&envelope, part).await {
+            return limited(&listener.plan, reply);
         }
     }
     let same =
@@ -92,14 +96,14 @@ async fn answer(
     }
     let started = Instant::now();
     let line = MailLogLine::of(&envelope, Some(&queue_id));
-    let action = match face.consult(caller, envelope, face.event_id(&instance)).await {
+    let action = match listener.consult(caller, envelope, listener.event_id(&instance)).await {
         Ok(consulted) => {
-            let action = action(&face.plan, &consulted);
-            line.consulted(&face.plan, &consulted, &action, started.elapsed());
+            let action = action(&listener.plan, &consulted);
+            line.consulted(&listener.plan, &consulted, &action, started.elapsed());
             action
         }
         // Asked again for the next recipient, it may be known.
-        Err(_) => return undecided(&face.plan),
+        Err(_) => return undecided(&listener.plan),
     };
     *last = Some(LastPolicyAnswer { instance, state, action: action.clone() });
     action

@@ -108,8 +108,8 @@ pub struct RespDecoder {
     places: Vec<(u32, u32)>,
     /// Words of a line, whose quotes are gone.
     words: Vec<u8>,
-    /// A whole command was told, and is to be forgotten.
-    told: bool,
+    /// A whole command was returned, and is to be forgotten.
+    is_returned: bool,
 }
 
 impl RespDecoder {
@@ -168,7 +168,7 @@ impl RespDecoder {
             if !whole {
                 return Ok(None);
             }
-            self.told = true;
+            self.is_returned = true;
             if self.places.is_empty() {
                 self.forget();
                 continue;
@@ -180,7 +180,7 @@ impl RespDecoder {
     }
 
     fn forget(&mut self) {
-        if std::mem::take(&mut self.told) {
+        if std::mem::take(&mut self.is_returned) {
             self.start = self.at;
             self.missing = None;
             self.places.clear();

@@ -57,9 +57,9 @@ pub(super) struct TakeBatchSlot {
 
 impl TakeBatchSlot {
     /// Puts takes, at most [`TAKES_MAX`], into the round of this thread, which is then decided before long.
-    pub(super) async fn join(face: &Arc<RespContext>, takes: &mut Vec<TakeRequest>) -> TakeBatchSlot {
+    pub(super) async fn join(listener: &Arc<RespContext>, takes: &mut Vec<TakeRequest>) -> TakeBatchSlot {
         let seat = OPEN.with_borrow_mut(|open| {
-            let known = open.upgrade().filter(|round| Arc::ptr_eq(&round.listener, face));
+            let known = open.upgrade().filter(|round| Arc::ptr_eq(&round.listener, listener));
             if let Some(round) = known
                 && let Some(places) = round.add(takes)
             {
@@ -67,7 +67,8 @@ impl TakeBatchSlot {
             }
             let places = 0..takes.len();
             let asked = Mutex::new(Some(std::mem::take(takes)));
-            let round = Arc::new(TakeBatch { listener: Arc::clone(face), asked, decided: OnceCell::new() });
+            let round =
+                Arc::new(TakeBatch { listener: Arc::clone(listener), asked, decided: OnceCell::new() });
             *open = Arc::downgrade(&round);
             TakeBatchSlot { batch: round, places }
         });
@@ -268,7 +269,7 @@ mod tests {
         let ProtocolPlan::Resp(resp) = &listener.settings else { panic!("{listener:?}") };
         let listener = listener.with(resp.clone());
         let clock = crate::Clock::driven(|| Time::from_seconds(1_779_012_000));
-        let face = Arc::new(RespContext::new(Arc::new(Node::new(engine, clock)), listener));
+        let listener = Arc::new(RespContext::new(Arc::new(Node::new(engine, clock)), listener));
         let (_node_ends, stop) = ShutdownSignal::new();
 
         // All of them are readable before the first is read, on a runtime of one thread: so they are one round.
@@ -282,7 +283,7 @@ mod tests {
         let begin = |(client, served)| {
             let socket = ListenerSocket::Plain(PlainSocket::Unix(served));
             let stream = WriteTimeoutStream::new(socket, DEADLINE);
-            (BufReader::new(client), tokio::spawn(converse(stream, Arc::clone(&face), stop.clone())))
+            (BufReader::new(client), tokio::spawn(converse(stream, Arc::clone(&listener), stop.clone())))
         };
         let mut clients: Vec<_> = sockets.into_iter().map(begin).collect();
         while asked.load(Ordering::Relaxed) == 0 {

@@ -11,22 +11,22 @@ const REDIS_VERSION: &str = "7.0.0";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Settings that clients and `redis-benchmark` ask for, and what is true of them here.
-fn settings(face: &RespContext) -> Vec<(&'static str, String)> {
+fn settings(listener: &RespContext) -> Vec<(&'static str, String)> {
     vec![
         ("appendonly", "no".to_owned()),
         ("databases", "1".to_owned()),
-        ("maxclients", face.plan.connections_max.to_string()),
-        ("maxmemory", face.node.engine.plan().node.ledger_configured.to_string()),
+        ("maxclients", listener.plan.connections_max.to_string()),
+        ("maxmemory", listener.node.engine.plan().node.ledger_configured.to_string()),
         ("maxmemory-policy", "noeviction".to_owned()),
-        ("proto-max-bulk-len", face.plan.settings.body_max.to_string()),
+        ("proto-max-bulk-len", listener.plan.settings.body_max.to_string()),
         ("save", String::new()),
-        ("timeout", face.idle().as_secs().to_string()),
+        ("timeout", listener.idle().as_secs().to_string()),
     ]
 }
 
 /// Answers `CONFIG` and its subcommands.
 pub(super) fn config<'a>(
-    face: &RespContext,
+    listener: &RespContext,
     mut words: impl Iterator<Item = &'a [u8]>,
     answers: &mut ReplyBuffer,
 ) {
@@ -34,7 +34,7 @@ pub(super) fn config<'a>(
     match subcommand.as_slice() {
         b"get" => {
             let patterns: Vec<Vec<u8>> = words.map(<[u8]>::to_ascii_lowercase).collect();
-            let mut settings = settings(face);
+            let mut settings = settings(listener);
             settings.retain(|(name, _)| patterns.iter().any(|pattern| matches(pattern, name.as_bytes())));
             answers.map(settings.len());
             for (name, value) in settings {
@@ -64,12 +64,16 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 }
 
 /// Answers `INFO`: all sections, or those that are named.
-pub(super) fn info<'a>(face: &RespContext, words: impl Iterator<Item = &'a [u8]>, answers: &mut ReplyBuffer) {
+pub(super) fn info<'a>(
+    listener: &RespContext,
+    words: impl Iterator<Item = &'a [u8]>,
+    answers: &mut ReplyBuffer,
+) {
     let wanted: Vec<Vec<u8>> = words.map(<[u8]>::to_ascii_lowercase).collect();
     let all = wanted.is_empty()
         || wanted.iter().any(|word| matches!(word.as_slice(), b"all" | b"default" | b"everything"));
     let mut text = String::new();
-    for (name, lines) in sections(face) {
+    for (name, lines) in sections(listener) {
         if !all && !wanted.iter().any(|word| word.eq_ignore_ascii_case(name.as_bytes())) {
             continue;
         }
@@ -87,13 +91,13 @@ pub(super) fn info<'a>(face: &RespContext, words: impl Iterator<Item = &'a [u8]>
 
 type InfoLines = Vec<(&'static str, String)>;
 
-fn sections(face: &RespContext) -> Vec<(&'static str, InfoLines)> {
-    let node = &face.node;
+fn sections(listener: &RespContext) -> Vec<(&'static str, InfoLines)> {
+    let node = &listener.node;
     let census = node.engine.census();
     let uptime = node.started.elapsed().as_secs();
-    let listener = &face.plan.name;
-    let clients = node.metrics.listener_connections(listener).get();
-    let commands = node.metrics.resp_commands(listener).get();
+    let name = &listener.plan.name;
+    let clients = node.metrics.listener_connections(name).get();
+    let commands = node.metrics.resp_commands(name).get();
     vec![
         (
             "Server",
@@ -111,7 +115,7 @@ fn sections(face: &RespContext) -> Vec<(&'static str, InfoLines)> {
             "Clients",
             vec![
                 ("connected_clients", clients.to_string()),
-                ("maxclients", face.plan.connections_max.to_string()),
+                ("maxclients", listener.plan.connections_max.to_string()),
                 ("blocked_clients", "0".to_owned()),
             ],
         ),

@@ -44,20 +44,24 @@ const WRITE_BYTES: usize = 64 << 10;
 pub(crate) type RespContext = ListenerContext<plan::RespPlan>;
 
 /// Holds a conversation to its end.
-pub(crate) async fn converse(mut stream: ListenerStream, face: Arc<RespContext>, mut stop: ShutdownSignal) {
-    let mut session = RespSession::new(&face, stream.client());
+pub(crate) async fn converse(
+    mut stream: ListenerStream,
+    listener: Arc<RespContext>,
+    mut stop: ShutdownSignal,
+) {
+    let mut session = RespSession::new(&listener, stream.client());
     let mut decoder = RespDecoder::default();
     let mut held: Option<HeldCommand> = None;
     // Both live as long as the conversation: to wait for them anew with each read would cost as much as a take.
     let mut stopping = pin!(stop.wanted());
-    let mut silence = pin!(sleep(face.idle()));
+    let mut silence = pin!(sleep(listener.idle()));
     loop {
         let going = hear(&mut session, &mut decoder, &mut stream).await;
         if going.is_break() {
             return;
         }
-        if !has_room(&face, session.caller(), &mut held, decoder.waiting()) {
-            face.node.metrics.listener_failure(&face.plan.name, "overloaded");
+        if !has_room(&listener, session.caller(), &mut held, decoder.waiting()) {
+            listener.node.metrics.listener_failure(&listener.plan.name, "overloaded");
             session
                 .answers
                 .error("OOM the commands being read are too large together, try again a little later");
@@ -82,14 +86,14 @@ pub(crate) async fn converse(mut stream: ListenerStream, face: Arc<RespContext>,
                 () = &mut slow => {
                     if let Some(held) = &held {
                         session.answers.error(&format!("ERR the command: {}", held.paced.too_slow()));
-                        face.misused(session.client, "slow-body", &held.paced.too_slow());
+                        listener.misused(session.client, "slow-body", &held.paced.too_slow());
                     }
                     let _ = stream.write_all(session.answers.bytes()).await;
                     return;
                 }
                 () = &mut stopping => return,
                 () = &mut silence => {
-                    let end = since + face.idle();
+                    let end = since + listener.idle();
                     if end <= Instant::now() {
                         return;
                     }
@@ -153,7 +157,7 @@ struct HeldCommand {
 
 /// Returns whether a command that is not whole yet may grow on: beyond a little it takes part in the room that the node has
 /// for all bodies.
-fn has_room(face: &RespContext, caller: Caller, held: &mut Option<HeldCommand>, waiting: usize) -> bool {
+fn has_room(listener: &RespContext, caller: Caller, held: &mut Option<HeldCommand>, waiting: usize) -> bool {
     let Some(beyond) = waiting.checked_sub(FREE_BYTES).filter(|beyond| *beyond > 0) else {
         *held = None;
         return true;
@@ -161,8 +165,8 @@ fn has_room(face: &RespContext, caller: Caller, held: &mut Option<HeldCommand>, 
     match held {
         Some(held) => held.room.grow(beyond.saturating_sub(held.room.amount())),
         None => {
-            let room = face.node.room().take(caller, beyond);
-            *held = room.map(|room| HeldCommand { room, paced: face.node.pace.body() });
+            let room = listener.node.room().take(caller, beyond);
+            *held = room.map(|room| HeldCommand { room, paced: listener.node.pace.body() });
             held.is_some()
         }
     }

@@ -71,25 +71,25 @@ pub(super) struct RespSession<'f> {
 }
 
 impl<'f> RespSession<'f> {
-    pub(super) fn new(face: &'f Arc<RespContext>, client: Option<IpAddr>) -> RespSession<'f> {
-        let metrics = &face.node.metrics;
-        let known = face.plan.settings.password.is_none();
-        let command_bytes_max = usize::try_from(face.plan.settings.body_max).unwrap_or(usize::MAX);
+    pub(super) fn new(listener: &'f Arc<RespContext>, client: Option<IpAddr>) -> RespSession<'f> {
+        let metrics = &listener.node.metrics;
+        let known = listener.plan.settings.password.is_none();
+        let command_bytes_max = usize::try_from(listener.plan.settings.body_max).unwrap_or(usize::MAX);
         RespSession {
             answers: ReplyBuffer::default(),
-            id: face.node.sessions.fetch_add(1, Relaxed),
+            id: listener.node.sessions.fetch_add(1, Relaxed),
             name: Vec::new(),
             known,
             limits: RespLimits { command_bytes_max, known },
             takes: Vec::new(),
             events: Vec::new(),
             buckets: BucketCache::default(),
-            commands: metrics.resp_commands(&face.plan.name),
-            batches: metrics.resp_batches(&face.plan.name),
+            commands: metrics.resp_commands(&listener.plan.name),
+            batches: metrics.resp_batches(&listener.plan.name),
             client,
             unknown: 0,
             trace: None,
-            listener: face,
+            listener,
         }
     }
 
@@ -304,7 +304,8 @@ impl<'f> RespSession<'f> {
 
     /// Answers what HTTP would, or what is wrong.
     fn respond(&mut self, outcome: Result<impl Serialize, String>) {
-        match outcome.and_then(|told| serde_json::to_value(told).map_err(|error| format!("ERR {error}"))) {
+        match outcome.and_then(|answer| serde_json::to_value(answer).map_err(|error| format!("ERR {error}")))
+        {
             Ok(value) => self.answers.value(&value),
             Err(error) => self.answers.error(&error),
         }
@@ -603,18 +604,18 @@ impl<'f> RespSession<'f> {
 
 /// Has the engine do something in time, if there is a place for it. What is not done by then is left.
 pub(super) async fn in_time<'e, T, W>(
-    face: &'e RespContext,
+    listener: &'e RespContext,
     caller: Caller,
     work: impl FnOnce(&'e Engine, Time) -> W,
 ) -> Result<T, String>
 where
     W: Future<Output = T>,
 {
-    let _place = face.place(caller).map_err(|_| BUSY.to_owned())?;
-    let node = &face.node;
-    timeout(face.timeout(), work(&node.engine, node.now())).await.map_err(|_| {
+    let _place = listener.place(caller).map_err(|_| BUSY.to_owned())?;
+    let node = &listener.node;
+    timeout(listener.timeout(), work(&node.engine, node.now())).await.map_err(|_| {
         let trouble = DecisionFailure::Slow;
-        node.metrics.listener_failure(&face.plan.name, trouble.name());
+        node.metrics.listener_failure(&listener.plan.name, trouble.name());
         format!("TRYAGAIN {trouble}")
     })
 }
@@ -693,7 +694,7 @@ mod tests {
         let listener = &plan.node.listeners[0];
         let ProtocolPlan::Resp(resp) = &listener.settings else { panic!("{listener:?}") };
         let listener = listener.with(resp.clone());
-        let face = Arc::new(RespContext::new(Arc::new(node), listener));
+        let listener = Arc::new(RespContext::new(Arc::new(node), listener));
 
         // Those that are refused take as long to read.
         for client in ["192.0.2.1", "x"] {
@@ -708,7 +709,7 @@ mod tests {
             let mut decoder = RespDecoder::default();
             let line = format!("TOLL.DECIDE web client.ip {client}\r\n");
             decoder.room().extend_from_slice(line.repeat(EVENTS_MAX / 2).as_bytes());
-            let (mut session, mut commands) = (RespSession::new(&face, None), 0);
+            let (mut session, mut commands) = (RespSession::new(&listener, None), 0);
             while let Some(command) = decoder.next_command(session.limits()).unwrap() {
                 assert!(session.take_in(command, &plan).await.is_continue());
                 commands += 1;

@@ -188,7 +188,7 @@ impl CommandSpec {
     }
 
     /// Writes the command as `COMMAND INFO` of Redis 7 does.
-    fn tell(&self, answers: &mut ReplyBuffer) {
+    fn describe(&self, answers: &mut ReplyBuffer) {
         answers.array(10);
         answers.bulk(self.word.as_bytes());
         answers.integer(self.arity);
@@ -206,7 +206,7 @@ impl CommandSpec {
         }
     }
 
-    fn tell_docs(&self, answers: &mut ReplyBuffer) {
+    fn describe_docs(&self, answers: &mut ReplyBuffer) {
         answers.bulk(self.word.as_bytes());
         answers.map(5);
         for (name, value) in [
@@ -245,7 +245,7 @@ impl CommandSpec {
 
 /// Answers `COMMAND` and its subcommands.
 pub(super) fn command<'a>(mut words: impl Iterator<Item = &'a [u8]>, answers: &mut ReplyBuffer) {
-    let Some(subcommand) = words.next() else { return tell_all(answers) };
+    let Some(subcommand) = words.next() else { return describe_all(answers) };
     let names: Vec<&[u8]> = words.collect();
     // A short question is to have no long answer.
     if names.len() > NAMES_MAX {
@@ -259,12 +259,12 @@ pub(super) fn command<'a>(mut words: impl Iterator<Item = &'a [u8]>, answers: &m
                 answers.bulk(entry.word.as_bytes());
             }
         }
-        b"info" if names.is_empty() => tell_all(answers),
+        b"info" if names.is_empty() => describe_all(answers),
         b"info" => {
             answers.array(names.len());
             for name in names {
                 match find(name) {
-                    Some(entry) => entry.tell(answers),
+                    Some(entry) => entry.describe(answers),
                     None if answers.resp3 => answers.null(),
                     None => answers.null_array(),
                 }
@@ -276,17 +276,17 @@ pub(super) fn command<'a>(mut words: impl Iterator<Item = &'a [u8]>, answers: &m
                 if names.is_empty() { COMMANDS.iter().collect() } else { named.collect() };
             answers.map(entries.len());
             for entry in entries {
-                entry.tell_docs(answers);
+                entry.describe_docs(answers);
             }
         }
         other => answers.unknown_subcommand(other, "COMMAND COUNT, LIST, INFO or DOCS"),
     }
 }
 
-fn tell_all(answers: &mut ReplyBuffer) {
+fn describe_all(answers: &mut ReplyBuffer) {
     answers.array(COMMANDS.len());
     for entry in COMMANDS {
-        entry.tell(answers);
+        entry.describe(answers);
     }
 }
 

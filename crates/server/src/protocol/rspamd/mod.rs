@@ -85,18 +85,22 @@ impl Deref for RspamdListener {
 }
 
 /// Holds a conversation of either form.
-pub(super) async fn converse(stream: ListenerStream, face: Arc<RspamdListener>, mut stop: ShutdownSignal) {
-    face.tally.connections.fetch_add(1, Ordering::Relaxed);
+pub(super) async fn converse(
+    stream: ListenerStream,
+    listener: Arc<RspamdListener>,
+    mut stop: ShutdownSignal,
+) {
+    listener.tally.connections.fetch_add(1, Ordering::Relaxed);
     let mut reader = CommandReader::new(stream, Vec::new());
-    let begun = timeout(face.node.timeout(), async {
+    let begun = timeout(listener.node.timeout(), async {
         tokio::select! {
             () = stop.wanted() => None,
             older = is_older(&mut reader) => older,
         }
     });
     match begun.await {
-        Ok(Some(true)) => older(reader, &face).await,
-        Ok(Some(false)) => http(reader, face, stop).await,
+        Ok(Some(true)) => older(reader, &listener).await,
+        Ok(Some(false)) => http(reader, listener, stop).await,
         // It ended, or said nothing for too long.
         Ok(None) | Err(_) => {}
     }
@@ -119,19 +123,19 @@ async fn is_older(reader: &mut CommandReader) -> Option<bool> {
 }
 
 /// Serves HTTP until the client ends, or the node does between two requests.
-async fn http(reader: CommandReader, face: Arc<RspamdListener>, mut stop: ShutdownSignal) {
+async fn http(reader: CommandReader, listener: Arc<RspamdListener>, mut stop: ShutdownSignal) {
     let (stream, seen) = reader.into_parts();
     let client = RspamdClient { address: stream.client(), is_here: stream.is_loopback() };
     let (read, write) = split(stream);
     let found = SharedFault::default();
     let stream = TokioIo::new(WatchedStream::new(join(Cursor::new(seen).chain(read), write), found.clone()));
-    let of = Arc::clone(&face);
+    let of = Arc::clone(&listener);
     let service = service_fn(move |request| {
-        let (face, fault) = (Arc::clone(&of), found.get());
+        let (listener, fault) = (Arc::clone(&of), found.get());
         async move {
             Ok::<_, Infallible>(match fault {
                 Some(fault) => misframed(fault),
-                None => respond(&face, request, client).await,
+                None => respond(&listener, request, client).await,
             })
         }
     });
@@ -139,7 +143,7 @@ async fn http(reader: CommandReader, face: Arc<RspamdListener>, mut stop: Shutdo
         // It panics before 1970.
         .auto_date_header(false)
         .timer(TokioTimer::new())
-        .header_read_timeout(face.node.timeout())
+        .header_read_timeout(listener.node.timeout())
         .max_headers(HEADERS_MAX)
         .max_header_size(HEAD_BYTES_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
@@ -155,7 +159,7 @@ async fn http(reader: CommandReader, face: Arc<RspamdListener>, mut stop: Shutdo
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, listener = face.plan.name, "a connection ended badly");
+        tracing::debug!(%error, listener = listener.plan.name, "a connection ended badly");
     }
 }
 
@@ -249,7 +253,11 @@ struct RspamdClient {
     is_here: bool,
 }
 
-async fn respond(face: &RspamdListener, request: Request<Incoming>, client: RspamdClient) -> RspamdResponse {
+async fn respond(
+    listener: &RspamdListener,
+    request: Request<Incoming>,
+    client: RspamdClient,
+) -> RspamdResponse {
     let started = Instant::now();
     let Some(what) = RspamdEndpoint::of(request.uri().path()) else {
         return failed(StatusCode::NOT_FOUND, "there is no such command");
@@ -276,15 +284,18 @@ async fn respond(face: &RspamdListener, request: Request<Incoming>, client: Rspa
         Err(refused) => return failed(StatusCode::BAD_REQUEST, &refused.to_string()),
     };
     let rights = match &asked.password {
-        Some(password) => face.node.rights_of(password.as_bytes(), &face.plan.name, client.address).await,
+        Some(password) => {
+            listener.node.rights_of(password.as_bytes(), &listener.plan.name, client.address).await
+        }
         None => None,
     };
     let is_known = rights.is_some();
     let request = AuthenticatedRequest { what, asked, incoming, client, rights, started };
-    let Some(trace) = face.node.begin_trace(started, Some(&parts.headers), is_known, client.address) else {
-        return request.answer(face).await;
+    let Some(trace) = listener.node.begin_trace(started, Some(&parts.headers), is_known, client.address)
+    else {
+        return request.answer(listener).await;
     };
-    let work = Box::pin(request.answer(face));
+    let work = Box::pin(request.answer(listener));
     let response = RequestTrace::bound(Some(Arc::clone(&trace)), work).await;
     trace.finish_http(parts.method.as_str(), what.route(), response.status().as_u16());
     response
@@ -301,30 +312,30 @@ struct AuthenticatedRequest {
 }
 
 impl AuthenticatedRequest {
-    async fn answer(self, face: &RspamdListener) -> RspamdResponse {
+    async fn answer(self, listener: &RspamdListener) -> RspamdResponse {
         let AuthenticatedRequest { what, asked, incoming, client, rights, started } = self;
-        if let Some(refused) = refusal(face, what, rights, client.address) {
+        if let Some(refused) = refusal(listener, what, rights, client.address) {
             return refused;
         }
         if !what.wants_message() {
-            return tell(face, what).await;
+            return respond_without_message(listener, what).await;
         }
         let stage = RequestTrace::during("body");
-        let body = match timeout(face.idle(), collected(face, client, incoming)).await {
+        let body = match timeout(listener.idle(), collected(listener, client, incoming)).await {
             Ok(Ok(body)) => body,
             Ok(Err(CollectError::Ended(error))) => {
-                tracing::debug!(%error, listener = face.plan.name, "a body could not be read");
+                tracing::debug!(%error, listener = listener.plan.name, "a body could not be read");
                 return closing(failed(StatusCode::BAD_REQUEST, "the message ended early"));
             }
             Ok(Err(CollectError::Slow(slow))) => {
-                face.misused(client.address, "slow-body", &slow);
+                listener.misused(client.address, "slow-body", &slow);
                 return closing(failed(StatusCode::REQUEST_TIMEOUT, &format!("the message: {slow}")));
             }
             Err(_) => {
                 return closing(failed(StatusCode::REQUEST_TIMEOUT, "the message did not come in time"));
             }
         };
-        let body = match plain(face, &asked, body).await {
+        let body = match plain(listener, &asked, body).await {
             Ok(body) => body,
             Err(error @ (DecompressError::TooLarge | DecompressError::TooCostly)) => {
                 return failed(StatusCode::PAYLOAD_TOO_LARGE, &error.to_string());
@@ -342,9 +353,9 @@ impl AuthenticatedRequest {
         drop(stage);
         let packed = asked.encoding;
         let mut said = match what {
-            RspamdEndpoint::Learn { spam } => learn(face, asked, body, spam).await,
+            RspamdEndpoint::Learn { spam } => learn(listener, asked, body, spam).await,
             RspamdEndpoint::Scan { older } => {
-                let judged = scan(face, asked, body, started).await;
+                let judged = scan(listener, asked, body, started).await;
                 let seconds = started.elapsed().as_secs_f64();
                 answer(
                     StatusCode::OK,
@@ -352,7 +363,7 @@ impl AuthenticatedRequest {
                     if older { judged.older_json(seconds) } else { judged.json(seconds) },
                 )
             }
-            _ => tell(face, what).await,
+            _ => respond_without_message(listener, what).await,
         };
         if let Some((_, header)) = packed {
             said = zipped(said, header).await;
@@ -372,27 +383,27 @@ fn read(headers: &HeaderMap) -> Result<RspamdRequest, RspamdRefusal> {
 
 /// Returns what somebody is told who may not ask for this.
 fn refusal(
-    face: &RspamdListener,
+    listener: &RspamdListener,
     what: RspamdEndpoint,
     rights: Option<Arc<TokenGrant>>,
     client: Option<IpAddr>,
 ) -> Option<RspamdResponse> {
     let scope = what.scope();
     let open = match what {
-        RspamdEndpoint::Learn { .. } => face.plan.settings.learn,
-        _ => !face.node.wants_token(),
+        RspamdEndpoint::Learn { .. } => listener.plan.settings.learn,
+        _ => !listener.node.wants_token(),
     };
     let scope = scope.filter(|_| !open)?;
     if let Some(rights) = rights {
-        if rights.has(scope) && rights.reaches(&face.plan.settings.pipeline) {
+        if rights.has(scope) && rights.reaches(&listener.plan.settings.pipeline) {
             return None;
         }
-        face.node.unscoped(&face.plan.name, rights.name(), client);
+        listener.node.unscoped(&listener.plan.name, rights.name(), client);
         let why =
             format!("the token `{}` lacks the scope `{scope}`, or is for other pipelines", rights.name());
         return Some(failed(StatusCode::FORBIDDEN, &why));
     }
-    let why = if face.node.wants_token() {
+    let why = if listener.node.wants_token() {
         "Unauthorized: `Password` is none of the node's tokens"
     } else {
         "learning is not enabled: set `learn = true` for this listener, or `tokens` for the node"
@@ -401,21 +412,22 @@ fn refusal(
 }
 
 /// Answers what needs no message.
-async fn tell(face: &RspamdListener, what: RspamdEndpoint) -> RspamdResponse {
+async fn respond_without_message(listener: &RspamdListener, what: RspamdEndpoint) -> RspamdResponse {
     match what {
         RspamdEndpoint::Stat | RspamdEndpoint::Auth => {
-            let Ok(pipeline) = face.node.pipeline(Some(&face.plan.settings.pipeline)) else {
+            let Ok(pipeline) = listener.node.pipeline(Some(&listener.plan.settings.pipeline)) else {
                 return failed(StatusCode::SERVICE_UNAVAILABLE, "the pipeline has gone");
             };
             // What cannot be read now is told as nothing.
-            let learned = face.node.engine.learned(&pipeline, face.node.now()).await.unwrap_or_default();
-            let told = match what {
-                RspamdEndpoint::Stat => face.tally.stat(&pipeline.version, &learned),
-                _ => face.tally.auth(&pipeline.version, &learned),
+            let learned =
+                listener.node.engine.learned(&pipeline, listener.node.now()).await.unwrap_or_default();
+            let status = match what {
+                RspamdEndpoint::Stat => listener.tally.stat(&pipeline.version, &learned),
+                _ => listener.tally.auth(&pipeline.version, &learned),
             };
-            answer(StatusCode::OK, JSON, told.to_string())
+            answer(StatusCode::OK, JSON, status.to_string())
         }
-        RspamdEndpoint::Metrics => match face.node.metrics.page() {
+        RspamdEndpoint::Metrics => match listener.node.metrics.page() {
             Ok(page) => {
                 answer(StatusCode::OK, HeaderValue::from_static(crate::core::metrics::MEDIA_TYPE), page)
             }
@@ -435,11 +447,11 @@ enum CollectError {
 }
 
 async fn collected(
-    face: &RspamdListener,
+    listener: &RspamdListener,
     client: RspamdClient,
     mut incoming: Incoming,
 ) -> Result<MessageBody, CollectError> {
-    let mut body = face.body(Caller::of_peer(client.address));
+    let mut body = listener.body(Caller::of_peer(client.address));
     while let Some(frame) = body.paced.wait(incoming.frame()).await? {
         if let Ok(data) = frame?.into_data() {
             body.paced.add(data.len());
@@ -456,12 +468,12 @@ fn closing(mut answer: RspamdResponse) -> RspamdResponse {
 }
 
 async fn plain(
-    face: &RspamdListener,
+    listener: &RspamdListener,
     asked: &RspamdRequest,
     body: MessageBody,
 ) -> Result<MessageBody, DecompressError> {
     match asked.encoding {
-        Some((packing, _)) => decompressed(face, body, packing).await,
+        Some((packing, _)) => decompressed(listener, body, packing).await,
         None => Ok(body),
     }
 }
@@ -506,15 +518,15 @@ fn message(asked: RspamdRequest, body: MessageBody) -> MailMessage {
 }
 
 async fn scan(
-    face: &RspamdListener,
+    listener: &RspamdListener,
     asked: RspamdRequest,
     body: MessageBody,
     started: Instant,
 ) -> RspamdResult {
-    let other = asked.settings_id.as_deref().and_then(|name| face.by(name));
-    let of = other.as_ref().unwrap_or(&face.context);
+    let other = asked.settings_id.as_deref().and_then(|name| listener.by(name));
+    let of = other.as_ref().unwrap_or(&listener.context);
     let bytes = body.bytes().len();
-    let tag = face.plan.settings.subject_tag.clone();
+    let tag = listener.plan.settings.subject_tag.clone();
     let read = of.aside(bytes, move || (answered(body.bytes(), tag.as_deref()), message(asked, body)));
     let (answered, message) = match read.await {
         Ok((answered, message)) => (answered, Ok(message)),
@@ -523,19 +535,19 @@ async fn scan(
     let recipients = message.as_ref().map(|message| message.envelope.recipients.clone()).unwrap_or_default();
     let outcome = of.decide(message).await;
     let ticket = of.id_field_action(outcome.id(), &recipients);
-    let answer = MailAnswer::of(&face.plan, &outcome, &ticket);
+    let answer = MailAnswer::of(&listener.plan, &outcome, &ticket);
     let judged = match outcome {
         MessageOutcome::Decided(decision) => {
-            RspamdResult::of(&decision, &face.plan, answer, ticket, answered)
+            RspamdResult::of(&decision, &listener.plan, answer, ticket, answered)
         }
         MessageOutcome::FailOpen(trouble) => {
             RspamdResult::undecided(true, &trouble.to_string(), answer, ticket, answered)
         }
         MessageOutcome::FailClosed(trouble) => {
-            RspamdResult::undecided(!defers(&face.plan), &trouble.to_string(), answer, ticket, answered)
+            RspamdResult::undecided(!defers(&listener.plan), &trouble.to_string(), answer, ticket, answered)
         }
     };
-    face.tally.scanned(&judged, started.elapsed());
+    listener.tally.scanned(&judged, started.elapsed());
     judged
 }
 
@@ -548,12 +560,17 @@ fn answered(message: &[u8], tag: Option<&str>) -> AnsweredMessage {
     }
 }
 
-async fn learn(face: &RspamdListener, asked: RspamdRequest, body: MessageBody, spam: bool) -> RspamdResponse {
+async fn learn(
+    listener: &RspamdListener,
+    asked: RspamdRequest,
+    body: MessageBody,
+    spam: bool,
+) -> RspamdResponse {
     let class = if spam { "spam" } else { "ham" };
     // One message is learned once, whichever queue it came through.
     let asked = RspamdRequest { queue_id: None, ..asked };
-    let other = asked.settings_id.as_deref().and_then(|name| face.by(name));
-    let of = other.as_ref().unwrap_or(&face.context);
+    let other = asked.settings_id.as_deref().and_then(|name| listener.by(name));
+    let of = other.as_ref().unwrap_or(&listener.context);
     let message = of.aside(body.bytes().len(), move || message(asked, body)).await;
     match of.learn(message, class).await {
         Ok(outcome) if outcome.duplicate => failed(
@@ -567,24 +584,24 @@ async fn learn(face: &RspamdListener, asked: RspamdRequest, body: MessageBody, s
 }
 
 /// Holds the one exchange of a connection in the older protocol.
-async fn older(mut reader: CommandReader, face: &RspamdListener) {
+async fn older(mut reader: CommandReader, listener: &RspamdListener) {
     let started = Instant::now();
-    let answer = match timeout(face.idle(), older_request(&mut reader, face)).await {
+    let answer = match timeout(listener.idle(), older_request(&mut reader, listener)).await {
         Ok(Ok(LegacyRequest::Nothing)) | Err(_) => return,
         Ok(Ok(LegacyRequest::Answered(answer))) => answer,
-        Ok(Ok(LegacyRequest::Message(asked, body))) => scan(face, *asked, body, started).await.lines(),
+        Ok(Ok(LegacyRequest::Message(asked, body))) => scan(listener, *asked, body, started).await.lines(),
         Ok(Err(CommandReadError::Gone(error))) => {
-            tracing::debug!(%error, listener = face.plan.name, "a request was not finished");
+            tracing::debug!(%error, listener = listener.plan.name, "a request was not finished");
             return;
         }
         Ok(Err(CommandReadError::Slow(slow))) => {
-            face.misused(reader.client(), "slow-body", &slow);
+            listener.misused(reader.client(), "slow-body", &slow);
             refused_line(StatusCode::REQUEST_TIMEOUT.as_u16(), &slow.to_string())
         }
         Ok(Err(error)) => refused_line(StatusCode::BAD_REQUEST.as_u16(), &error.to_string()),
     };
     if let Err(error) = reader.finish(&answer).await {
-        tracing::debug!(%error, listener = face.plan.name, "an answer was not taken");
+        tracing::debug!(%error, listener = listener.plan.name, "an answer was not taken");
     }
 }
 
@@ -597,7 +614,7 @@ enum LegacyRequest {
 
 async fn older_request(
     reader: &mut CommandReader,
-    face: &RspamdListener,
+    listener: &RspamdListener,
 ) -> Result<LegacyRequest, CommandReadError> {
     let line = reader.line().await?;
     let refused =
@@ -616,9 +633,9 @@ async fn older_request(
         Ok(asked) => asked,
         Err(error) => return refused(&error.to_string()),
     };
-    let mut body = face.body(Caller::of_peer(reader.client()));
+    let mut body = listener.body(Caller::of_peer(reader.client()));
     reader.body(headers.content_length()?, &mut body).await?;
-    match plain(face, &asked, body).await {
+    match plain(listener, &asked, body).await {
         Ok(body) => Ok(LegacyRequest::Message(Box::new(asked), body)),
         Err(error) => refused(&error.to_string()),
     }

@@ -22,43 +22,43 @@ use crate::protocol::mail::score::defers;
 use crate::protocol::mail::{LearnError, MailMessage, MessageBody, MessageOutcome, decompressed, header};
 
 /// Holds the one exchange of a connection.
-pub(super) async fn converse(stream: ListenerStream, face: Arc<MailListener>, mut stop: ShutdownSignal) {
+pub(super) async fn converse(stream: ListenerStream, listener: Arc<MailListener>, mut stop: ShutdownSignal) {
     let mut reader = CommandReader::new(stream, Vec::new());
-    let listener = face.plan.name.as_str();
+    let name = listener.plan.name.as_str();
     // All of a request has to come within the time that a connection may be silent.
-    let exchange = timeout(face.idle(), async {
+    let exchange = timeout(listener.idle(), async {
         tokio::select! {
             () = stop.wanted() => return Ok(None),
             more = reader.more() => if more?.is_empty() { return Ok(None) },
         }
-        request(&mut reader, &face).await
+        request(&mut reader, &listener).await
     });
     let asked = match exchange.await {
         Ok(Ok(Some(asked))) => asked,
         Ok(Ok(None)) => return,
         Ok(Err(CommandReadError::Gone(error))) => {
-            tracing::debug!(%error, listener, "a request was not finished");
+            tracing::debug!(%error, listener = name, "a request was not finished");
             return;
         }
         Ok(Err(CommandReadError::Slow(slow))) => {
-            face.misused(reader.client(), "slow-body", &slow);
+            listener.misused(reader.client(), "slow-body", &slow);
             SpamcRequest::Answered(refusal(SpamdExitCode::TemporaryFailure, &slow.to_string()))
         }
         Ok(Err(error)) => {
-            tracing::debug!(%error, listener, "a request was refused");
+            tracing::debug!(%error, listener = name, "a request was refused");
             SpamcRequest::Answered(refusal(SpamdExitCode::Protocol, &error.to_string()))
         }
         Err(_) => {
-            tracing::debug!(listener, "a request did not come in time");
+            tracing::debug!(listener = name, "a request did not come in time");
             return;
         }
     };
     let answer = match asked {
         SpamcRequest::Answered(answer) => answer,
-        SpamcRequest::Message(request) => answered(&face, *request).await,
+        SpamcRequest::Message(request) => answered(&listener, *request).await,
     };
     if let Err(error) = reader.finish(&answer).await {
-        tracing::debug!(%error, listener, "an answer was not taken");
+        tracing::debug!(%error, listener = name, "an answer was not taken");
     }
 }
 
@@ -80,7 +80,7 @@ struct MessageRequest {
 /// Reads a request; `None` for one that wants no answer.
 async fn request(
     reader: &mut CommandReader,
-    face: &MailListener,
+    listener: &MailListener,
 ) -> Result<Option<SpamcRequest>, CommandReadError> {
     let line = reader.line().await?;
     let command = SpamcCommand::named(&line.command).filter(|_| line.protocol == "SPAMC");
@@ -98,19 +98,19 @@ async fn request(
     // The first version of the protocol had no headers.
     let headers = if line.version > (1, 0) { reader.headers().await? } else { HeaderLines::default() };
     let length = headers.content_length()?;
-    let mut body = face.body(Caller::of_peer(reader.client()));
+    let mut body = listener.body(Caller::of_peer(reader.client()));
     reader.body(length, &mut body).await?;
     Ok(Some(SpamcRequest::Message(Box::new(MessageRequest { command, line, headers, body }))))
 }
 
-async fn answered(face: &MailListener, request: MessageRequest) -> Vec<u8> {
+async fn answered(listener: &MailListener, request: MessageRequest) -> Vec<u8> {
     let MessageRequest { command, line, headers, body } = request;
-    let body = match plain(face, &headers, body).await {
+    let body = match plain(listener, &headers, body).await {
         Ok(body) => body,
         Err(refused) => return refused,
     };
     if command == SpamcCommand::Tell {
-        return tell(face, &headers, body).await;
+        return tell(listener, &headers, body).await;
     }
     // To give back a message of which a part is missing would lose mail.
     let gives_back = matches!(command, SpamcCommand::Process | SpamcCommand::Headers);
@@ -122,17 +122,17 @@ async fn answered(face: &MailListener, request: MessageRequest) -> Vec<u8> {
         let given_back = gives_back.then(|| body.part(body.bytes()));
         (message(body), given_back)
     };
-    let (message, given_back) = face
+    let (message, given_back) = listener
         .aside(bytes, read)
         .await
         .map_or_else(|late| (Err(late), None), |(message, given_back)| (Ok(message), given_back));
-    let outcome = face.decide(message).await;
+    let outcome = listener.decide(message).await;
     // The protocol does not say to whom a message goes, and what its fields say of that anybody can write.
-    let ticket = face.id_field_action(outcome.id(), &[]);
+    let ticket = listener.id_field_action(outcome.id(), &[]);
     let judged = match outcome {
-        MessageOutcome::Decided(decision) => SpamdResult::of(&decision, &face.plan, ticket),
+        MessageOutcome::Decided(decision) => SpamdResult::of(&decision, &listener.plan, ticket),
         MessageOutcome::FailOpen(_) => Some(SpamdResult::passed()),
-        MessageOutcome::FailClosed(_) if !defers(&face.plan) => Some(SpamdResult::passed()),
+        MessageOutcome::FailClosed(_) if !defers(&listener.plan) => Some(SpamdResult::passed()),
         MessageOutcome::FailClosed(trouble) => {
             return refusal(SpamdExitCode::TemporaryFailure, &trouble.to_string());
         }
@@ -147,7 +147,7 @@ async fn answered(face: &MailListener, request: MessageRequest) -> Vec<u8> {
     let Some(body) = given_back.filter(MessageBody::is_whole) else {
         return refusal(SpamdExitCode::TemporaryFailure, &DecisionFailure::Overloaded.to_string());
     };
-    match face.aside(bytes, move || judged.answer(command, &line, body.bytes())).await {
+    match listener.aside(bytes, move || judged.answer(command, &line, body.bytes())).await {
         Ok(answer) => answer,
         Err(late) => refusal(SpamdExitCode::TemporaryFailure, &late.to_string()),
     }
@@ -155,7 +155,7 @@ async fn answered(face: &MailListener, request: MessageRequest) -> Vec<u8> {
 
 /// The message without its compression.
 async fn plain(
-    face: &MailListener,
+    listener: &MailListener,
     headers: &HeaderLines,
     body: MessageBody,
 ) -> Result<MessageBody, Vec<u8>> {
@@ -163,7 +163,7 @@ async fn plain(
     if !packing.eq_ignore_ascii_case("zlib") {
         return Err(refusal(SpamdExitCode::Protocol, "(compression type not supported)"));
     }
-    match decompressed(face, body, MessageEncoding::Zlib).await {
+    match decompressed(listener, body, MessageEncoding::Zlib).await {
         Ok(body) => Ok(body),
         Err(error @ DecompressError::Damaged) => Err(refusal(SpamdExitCode::Protocol, &error.to_string())),
         Err(error @ (DecompressError::TooLarge | DecompressError::TooCostly | DecompressError::Slow)) => {
@@ -187,8 +187,8 @@ fn message(body: MessageBody) -> MailMessage {
 }
 
 /// Takes in what somebody says about a message.
-async fn tell(face: &MailListener, headers: &HeaderLines, body: MessageBody) -> Vec<u8> {
-    if !face.plan.settings.learn {
+async fn tell(listener: &MailListener, headers: &HeaderLines, body: MessageBody) -> Vec<u8> {
+    if !listener.plan.settings.learn {
         return refusal(
             SpamdExitCode::Unavailable,
             "TELL commands are not enabled, set `learn = true` for this listener",
@@ -214,11 +214,11 @@ async fn tell(face: &MailListener, headers: &HeaderLines, body: MessageBody) -> 
     let cleaned = || {
         let whole = Arc::clone(&body);
         let clean = move || message(whole.part(&header::without(whole.bytes(), &STALE)));
-        face.aside(body.bytes().len(), clean)
+        listener.aside(body.bytes().len(), clean)
     };
     let (mut set, mut removed) = (Vec::new(), Vec::new());
     if let Some(class) = class.filter(|_| sets) {
-        match face.learn(cleaned().await, class).await {
+        match listener.learn(cleaned().await, class).await {
             Ok(outcome) if outcome.duplicate => {}
             Ok(_) => {
                 set.extend(Some("local").filter(|_| set_local));
@@ -229,7 +229,7 @@ async fn tell(face: &MailListener, headers: &HeaderLines, body: MessageBody) -> 
             Err(error) => return unlearned(&error),
         }
     } else if remove_local {
-        match face.unlearn(cleaned).await {
+        match listener.unlearn(cleaned).await {
             Ok(known) => removed.extend(Some("local").filter(|_| known)),
             Err(error) => return unlearned(&error),
         }
