@@ -170,7 +170,6 @@ fn the_console_works_in_a_browser() {
         "locked": format!("http://{}", locked.address),
         "waved": format!("http://{}", waved.address),
         "token": TOKEN,
-        "sender": SENDER,
         "blocked": "192.0.2.7",
         "pages": pages,
         "decision": decision,

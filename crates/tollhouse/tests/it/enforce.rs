@@ -308,7 +308,9 @@ fn a_line_of_a_log_is_in_the_set() {
         let _enforcer = enforce(&["nftables"], &server);
         let mut file = std::fs::File::options().create(true).append(true).open(&log).unwrap();
         let mut write = |address: &str| {
-            let line = format!("{} host doord: wrong code from {address}\n", jiff::Timestamp::now());
+            // Dates in logs have six digits behind the second at most.
+            let now = jiff::Timestamp::from_microsecond(jiff::Timestamp::now().as_microsecond()).unwrap();
+            let line = format!("{now} host doord: wrong code from {address}\n");
             std::io::Write::write_all(&mut file, line.as_bytes()).unwrap();
         };
         let addresses: Vec<String> = (10..20).map(|last| format!("192.0.2.{last}")).collect();

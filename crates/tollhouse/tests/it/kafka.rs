@@ -336,7 +336,7 @@ fn what_a_topic_does_not_have_is_said_and_passed_over() {
     assert!(broker.broker.delete_topic(TOPIC) && broker.broker.create_topic(TOPIC, 1));
     broker.append(0, 11..15);
     let said = follower.once().stderr;
-    assert!(said.contains("the topic `logs` was made anew"), "{said}");
+    assert!(said.contains("the topic `logs` was recreated"), "{said}");
     assert_eq!(seen(&server), 12);
 }
 
@@ -359,7 +359,7 @@ fn a_topic_that_changes_is_followed() {
     broker.append(1, 3..5);
     follower.wait(&mut child, &server, 5);
     assert!(broker.broker.delete_topic(TOPIC) && broker.broker.create_topic(TOPIC, 2));
-    follower.wait_until_said("the topic `logs` was made anew");
+    follower.wait_until_said("the topic `logs` was recreated");
     broker.append(0, 5..9);
     follower.wait(&mut child, &server, 9);
     end(child, Signal::TERM);
