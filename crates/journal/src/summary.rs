@@ -107,7 +107,7 @@ impl SummaryHead {
     }
 }
 
-/// What is known of records.
+/// Summary of records.
 #[derive(Debug)]
 pub(super) struct RecordSummary {
     pub(super) head: SummaryHead,

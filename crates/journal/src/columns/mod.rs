@@ -155,7 +155,7 @@ struct RowGroup {
     extras: bool,
     /// The length and checksum of each column; they lie one behind the other.
     chunks: Vec<(u32, u32)>,
-    /// What tells that nothing in it fits; the filters lie behind the columns.
+    /// Summary by which a search passes over it; the filters lie behind the columns.
     summary: SummaryHead,
 }
 

@@ -398,7 +398,7 @@ pub(crate) struct StatisticsParams {
     pub(crate) at: Option<f64>,
 }
 
-/// What facts in common are asked for by, besides the filter: nothing.
+/// Query parameters of facts in common: those of the filter alone.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct CommonFactsParams {}
