@@ -14,7 +14,7 @@ fn open(device: &MemoryDevice) -> ReviewQueue {
     ReviewQueue::open(Box::new(device.clone())).unwrap()
 }
 
-/// What a checksum would hardly ever let through: each line as the content of a frame.
+/// Each line as the content of a frame, which a checksum would hardly ever let through.
 fn framed(lines: &[u8]) -> Vec<u8> {
     let mut log = Vec::new();
     for content in lines.split(|byte| *byte == b'\n') {

@@ -409,7 +409,7 @@ fn each_decision_that_fits_is_on_one_page() {
     assert!(columnar > 3, "{columnar} segments became columns");
 }
 
-/// What is known of blocks tells that nothing in them fits: of rows and of columns.
+/// Summaries of blocks show that nothing in them fits: of rows and of columns.
 #[test]
 fn blocks_in_which_nothing_fits_are_not_read() {
     let mut random = Random::new(7);

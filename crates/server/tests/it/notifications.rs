@@ -535,8 +535,8 @@ fn a_place_that_hangs_holds_up_no_decision_and_drops_what_is_too_much() {
         }
         let now = status(running);
         assert_eq!((&now["sent"], &now["state"]), (&json!(0), &json!("well")), "{now}");
-        // The one that is being sent was taken before or after there was no room.
+        // Some are being sent; each was taken before or after there was no room.
         let waiting = now["waiting"].as_u64().unwrap();
-        assert!((999..=1000).contains(&waiting), "{now}");
+        assert!((900..=1000).contains(&waiting), "{now}");
     });
 }
