@@ -6,49 +6,52 @@ pub(super) const ALLOW: Section = Section {
     name: "allow",
     form: SectionForm::Table,
     node: true,
-    doc: "The allow list, above every ban: no rule, posted ban, other node or block list bans what is on it. See [bans.md](../guides/bans.md#the-allow-list).",
+    doc: "The allow list. Nothing on it is ever banned, by rule, request, other node or block list. See \
+        [bans.md](../guides/bans.md#the-allow-list).",
     settings: &[
         setting(
             "networks",
             SettingType::List(&SettingType::Network),
             Some("[]"),
-            "Addresses and networks that are never banned. A network that has one of them in it is not banned either",
+            "Addresses and networks never to ban; neither are networks that contain one",
         ),
         setting(
             "accounts",
             SettingType::List(&SettingType::Text),
             Some("[]"),
-            "Accounts, sessions and other keys that are no addresses, as the ban list would have them, in letters of any size",
+            "Accounts, sessions and other keys that are not addresses, written as on the ban list, in any \
+            case",
         ),
         setting(
             "names",
             SettingType::List(&SettingType::Text),
             Some("[]"),
-            "Names of hosts, whose addresses the system's name service is asked for every five minutes. Addresses that cannot be looked up again count for a day",
+            "Host names, resolved by the system every five minutes. Addresses that no longer resolve count \
+            for a day",
         ),
         setting(
             "files",
             SettingType::List(&SettingType::Text),
             Some("[]"),
-            "Files of addresses, networks and accounts, relative to this file: one a line, with `#` before remarks",
+            "Files of addresses, networks and accounts: one a line, `#` starts a remark",
         ),
         setting(
             "robots",
             SettingType::Bool,
             Some("true"),
-            "Whether verified robots are never banned: their published networks, and by events with `bot.verified`",
+            "Never ban verified robots: their published networks, and events with `bot.verified`",
         ),
         setting(
             "private",
             SettingType::Bool,
             Some("true"),
-            "Whether loopback, private (RFC 1918, RFC 4193) and link-local addresses are never banned",
+            "Never ban loopback, private (RFC 1918, RFC 4193) and link-local addresses",
         ),
         setting(
             "proxies",
             SettingType::Bool,
             Some("true"),
-            "Whether the `trusted_proxies` of [[forward_auth]] are never banned",
+            "Never ban the `trusted_proxies` of `[[forward_auth]]`",
         ),
     ],
 };
@@ -57,20 +60,16 @@ pub(super) const BLOCK_LIST: Section = Section {
     name: "block_list",
     form: SectionForm::List("name"),
     node: true,
-    doc: "A list of addresses that others publish. Rules of pipelines with `client.ip` see it as the fact `block_list.NAME`. See [bans.md](../guides/bans.md#block-lists).",
+    doc: "A published list of addresses. Rules of pipelines with `client.ip` see it as the fact \
+        `block_list.NAME`. See [bans.md](../guides/bans.md#block-lists).",
     settings: &[
-        required("name", SettingType::Name, "Its name: `block_list.NAME` is the fact"),
-        setting(
-            "file",
-            SettingType::Text,
-            None,
-            "File of the list, relative to this file. It is read again when it changes",
-        ),
+        required("name", SettingType::Name, "Name in the fact `block_list.NAME`"),
+        setting("file", SettingType::Text, None, "File of the list, reread when it changes"),
         setting(
             "url",
             SettingType::Text,
             None,
-            "Instead of `file`: where the list is fetched, in the background. `https`, or `http` on a loopback address",
+            "Instead of `file`: URL to fetch in the background; `https`, or `http` on a loopback address",
         ),
         setting(
             "format",
@@ -85,20 +84,21 @@ pub(super) const BLOCK_LIST: Section = Section {
                 "crowdsec-csv",
             ]),
             None,
-            "Format of the list. Unless given, its beginning shows it",
+            "Format of the list. Default: detected from its beginning",
         ),
-        setting("refresh", SettingType::Span, Some("\"1h\""), "How often a list at a URL is fetched"),
+        setting("refresh", SettingType::Span, Some("\"1h\""), "Fetch interval of a URL"),
         setting(
             "expires",
             SettingType::Span,
             Some("\"7d\""),
-            "How long what was read counts if it cannot be read again; after that the fact is missing",
+            "How long the last good copy counts when the list cannot be read; then the fact is missing",
         ),
         setting(
             "action",
             SettingType::Name,
             None,
-            "Measure for enforcement points, such as `ban`: entries are put on the ban list, a million of a list at most. Unless given the list is for rules alone",
+            "Put entries on the ban list with this decision, such as `ban`; at most a million per list. \
+            Default: rules only",
         ),
     ],
 };

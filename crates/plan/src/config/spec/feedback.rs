@@ -9,73 +9,79 @@ pub(super) const CLASSIFIER: Section = Section {
     name: "classifier",
     form: SectionForm::List("name"),
     node: false,
-    doc: "A statistical classifier that learns from feedback which tokens mark bad and good events. Its results are facts: `NAME.probability`, `NAME.score`, `NAME.tokens`, `NAME.known`, `NAME.bad`, `NAME.good`. See [classifier.md](../guides/classifier.md).",
+    doc: "A classifier that learns from feedback which tokens mark bad and good events. Facts: \
+        `NAME.probability`, `NAME.score`, `NAME.tokens`, `NAME.known`, `NAME.bad`, `NAME.good`. See \
+        [classifier.md](../guides/classifier.md).",
     settings: &[
-        required("name", SettingType::Name, "Its name, as in `NAME.probability > 0.99`"),
+        required("name", SettingType::Name, "Name, as in `NAME.probability > 0.99`"),
         required(
             "of",
             SettingType::List(&SettingType::Name),
-            "Texts whose words and runs of characters it learns. Feedback can only learn from facts that are journalled",
+            "Texts to learn words and runs of characters from. Feedback can only teach facts that are \
+            journalled",
         ),
         setting(
             "traits",
             SettingType::List(&SettingType::Name),
             Some("[]"),
-            "Further facts, of which it learns words, and items of lists as they are",
+            "More facts to learn: words of texts, whole items of lists",
         ),
         setting(
             "runs",
             SettingType::List(&SettingType::Name),
             Some("[]"),
-            "Texts whose runs of four bytes a linear model learns, beside the tokens: `NAME.linear`. With `per` it is one model, in which each key has features of its own beside the common ones",
+            "Texts whose four-byte runs a linear model learns, beside the tokens: `NAME.linear`. With `per` \
+            it is one shared model with extra features for each key",
         ),
         setting(
             "site_runs",
             SettingType::List(&SettingType::Name),
             Some("[]"),
-            "Texts of what is usual on this site, with a linear model of their own: `NAME.site`",
+            "Texts that show what is usual on this site, with their own linear model: `NAME.site`",
         ),
         setting(
             "bad",
             SettingType::List(&SettingType::Name),
             Some("[\"spam\"]"),
-            "Classes of `[feedback]` that teach it that an event is bad",
+            "Classes of `[feedback]` that teach bad",
         ),
         setting(
             "good",
             SettingType::List(&SettingType::Name),
             Some("[\"ham\"]"),
-            "Classes of `[feedback]` that teach it that an event is good",
+            "Classes of `[feedback]` that teach good",
         ),
         setting(
             "forget",
             SettingType::List(&SettingType::Name),
             Some("[]"),
-            "Classes of `[feedback]` that undo what an event taught it",
+            "Classes of `[feedback]` that undo what an event taught",
         ),
         setting(
             "per",
             SettingType::Name,
             None,
-            "Kind each of whose keys has its own classifier, such as the recipient's; used for events with exactly one such key",
+            "Kind whose keys each have their own classifier, such as the recipient's; used for events with \
+            exactly one such key",
         ),
         setting(
             "keep",
             SettingType::Span,
             Some("\"180d\""),
-            "Time for which a token is kept after it was last learned",
+            "How long to keep a token after it was last learned",
         ),
         setting(
             "auto_bad_at",
             SettingType::Float,
             None,
-            "Learn an event as bad without feedback if all rules, except those that read the classifier or a model, add up to this much. Default: never",
+            "Learn an event as bad without feedback when all rules, except those that read the classifier or \
+            a model, total at least this. Default: never",
         ),
         setting(
             "auto_good_at",
             SettingType::Float,
             None,
-            "Learn an event as good without feedback if the same rules add up to this little. Default: never",
+            "Learn an event as good without feedback when the same rules total at most this. Default: never",
         ),
         setting(
             "auto_rules",
@@ -87,7 +93,8 @@ pub(super) const CLASSIFIER: Section = Section {
             "auto_per_hour",
             SettingType::Integer(1, 1_000_000),
             Some("200"),
-            "Most events an hour that are learned without feedback. Feedback is never overruled, and a class stops at three times the other",
+            "Events an hour to learn without feedback. Feedback is never overruled, and a class stops at \
+            three times the other",
         ),
     ],
 };
@@ -96,11 +103,13 @@ pub(super) const FEEDBACK: Section = Section {
     name: "feedback",
     form: SectionForm::Map,
     node: false,
-    doc: "Classes of feedback on an event, and the counters and distinct counts that each adds to.",
+    doc: "Classes of feedback, and the counters and distinct counts that each adds to.",
     settings: &[required(
         "CLASS",
         SettingType::List(&SettingType::Text),
-        "Counters that go up by the reporter's weight, distinct counts of the values of such events, and values for tracks with `observe = false`, such as `karma by -20`; `none` is no class: it takes feedback back",
+        "Counters (which rise by the reporter's weight), distinct counts of such events' values, and values \
+        for tracks with `observe = false`, such as `karma by -20`. `none` is not a class: it withdraws \
+        feedback",
     )],
 };
 
@@ -108,55 +117,62 @@ pub(super) const REPORTS: Section = Section {
     name: "reports",
     form: SectionForm::Table,
     node: false,
-    doc: "Judgements among feedback, and their weight. `bad` and `good` name judgements: only they are ground truth for backtests and tables to train by. All other classes are signals of what was done with an event, but those that a classifier's `forget` names, which take back; where neither names any, all are judgements. A reporter's judgement of an event replaces the one before, a signal the signal before. See [feedback.md](../guides/feedback.md).",
+    doc: "Which feedback is a judgement, and its weight. Only classes in `bad` and `good` are judgements: \
+        ground truth for backtests and training tables. Classes in a classifier's `forget` withdraw; all \
+        others are signals of what was done with an event. With neither list, every class is a judgement. A \
+        reporter's new judgement of an event replaces the last, a new signal the last signal. See \
+        [feedback.md](../guides/feedback.md).",
     settings: &[
         setting(
             "bad",
             SettingType::List(&SettingType::Name),
             Some("[]"),
-            "Classes for unwanted events; the first is used for reports that name no class",
+            "Classes for unwanted events; the first is for reports that name no class",
         ),
         setting(
             "good",
             SettingType::List(&SettingType::Name),
             Some("[]"),
-            "Classes for wanted events; the first is used for reports that name no class",
+            "Classes for wanted events; the first is for reports that name no class",
         ),
         setting(
             "alike",
             SettingType::List(&SettingType::Name),
             Some("[]"),
-            "Kinds whose keys make events alike: reporters agree on an event's first key of these kinds, else on the event itself",
+            "Kinds that make events alike: reporters agree on an event's first key of these kinds, else on \
+            the event",
         ),
         setting(
             "senders",
             SettingType::List(&SettingType::Text),
             Some("[]"),
-            "Addresses, and domains without `@`, whose mail may report although nobody was authenticated: envelope senders, so only where these cannot be forged",
+            "Envelope senders, or domains without `@`, that may report by mail without authentication. List \
+            only those nobody can forge",
         ),
         setting(
             "per_day",
             SettingType::Integer(0, 1_000_000_000),
             Some("100"),
-            "Judgements (classes of `bad` and `good`) that a reporter may give in 24 hours, to the hour; further ones count nothing",
+            "Judgements (classes of `bad` and `good`) per reporter in 24 hours, to the hour; more count \
+            nothing",
         ),
         setting(
             "others_per_day",
             SettingType::Integer(0, 1_000_000_000),
             Some("2000"),
-            "Signals (all other classes, such as `read`) that a reporter may give in 24 hours",
+            "Signals (all other classes, such as `read`) per reporter in 24 hours",
         ),
         setting(
             "weight_new",
             SettingType::Integer(0, WEIGHT_MAX as i64),
             Some("1"),
-            "Weight of a vote by a reporter who is neither `trusted` nor `bad`; one who is `bad` has none",
+            "Vote weight of a reporter who is neither `trusted` nor `bad`; a `bad` one has none",
         ),
         setting(
             "weight_trusted",
             SettingType::Integer(0, WEIGHT_MAX as i64),
             Some("2"),
-            "Weight of a vote by a reporter whose standing is `trusted`",
+            "Vote weight of a `trusted` reporter",
         ),
     ],
 };
@@ -165,10 +181,11 @@ pub(super) const REPORT_ADDRESSES: Section = Section {
     name: "report_addresses",
     form: SectionForm::Map,
     node: false,
-    doc: "Addresses to which people forward mail to report it, by class. See [http.md](http.md#post-v1report).",
+    doc: "Addresses that people forward mail to in order to report it, by class. See \
+        [http.md](http.md#post-v1report).",
     settings: &[required(
         "CLASS",
         SettingType::List(&SettingType::Text),
-        "Addresses, such as `spam@example.org`; mail sent there is reported as this class of [feedback]",
+        "Addresses, such as `spam@example.org`, for reports of this class of `[feedback]`",
     )],
 };

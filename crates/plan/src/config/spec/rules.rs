@@ -12,9 +12,9 @@ const TEST: &[SettingSpec] = &[
     required(
         "facts",
         SettingType::Facts,
-        "Facts and readings as rules name them, and their values; ages as text such as `\"2h\"`. What is not named is missing",
+        "Values of facts and readings, named as in rules; ages as text such as `\"2h\"`. Others are missing",
     ),
-    required("fires", SettingType::Bool, "Whether the rule is to fire"),
+    required("fires", SettingType::Bool, "Expect the rule to fire"),
 ];
 
 pub(super) const CONSTANTS: Section = Section {
@@ -22,15 +22,15 @@ pub(super) const CONSTANTS: Section = Section {
     form: SectionForm::Map,
     node: false,
     doc: "Values that conditions can name.",
-    settings: &[required("NAME", SettingType::Constant, "Value: a number, a text, true or false, or a list")],
+    settings: &[required("NAME", SettingType::Constant, "A number, a text, true or false, or a list")],
 };
 
 pub(super) const EXPRESSIONS: Section = Section {
     name: "expressions",
     form: SectionForm::Map,
     node: false,
-    doc: "Named parts of conditions. They can use each other, without circles.",
-    settings: &[required("NAME", SettingType::Text, "Expression in the rule language, of any type")],
+    doc: "Named parts of conditions. They can use each other, but not in a circle.",
+    settings: &[required("NAME", SettingType::Text, "Expression of any type")],
 };
 
 pub(super) const SET: Section = Section {
@@ -39,18 +39,19 @@ pub(super) const SET: Section = Section {
     node: false,
     doc: "Many constants of one type, inline or in a file, for `in`.",
     settings: &[
-        required("name", SettingType::Name, "Its name, as in `mail.from_domain in freemail`"),
+        required("name", SettingType::Name, "Name, as in `mail.from_domain in freemail`"),
         required(
             "type",
             SettingType::Choice(SET_TYPES),
-            "Type of its items. `domain`: names, each with all below it; `ip`: addresses and networks",
+            "Type of its items. `domain`: a name and all below it; `ip`: addresses and networks",
         ),
         setting("values", SettingType::List(&SettingType::Entry), None, "Its entries"),
         setting(
             "file",
             SettingType::Text,
             None,
-            "Instead of `values`: a file with one entry a line, relative to this file. Empty lines and lines with `#` or `;` in front are skipped; except in string sets, so is what follows a blank",
+            "Instead of `values`: a file with one entry a line. Skipped: empty lines, lines starting with \
+            `#` or `;` and, except in string sets, everything after a blank",
         ),
         setting("description", SettingType::Text, Some("\"\""), "Description for people"),
     ],
@@ -66,26 +67,28 @@ pub(super) const TABLE: Section = Section {
     name: "table",
     form: SectionForm::List("name"),
     node: false,
-    doc: "Many keys with a value each, in a file, for `lookup`. See [fields.md](../guides/fields.md#tables).",
+    doc: "Keys with a value each, in a file, for `lookup`. See [fields.md](../guides/fields.md#tables).",
     settings: &[
-        required("name", SettingType::Name, "Its name, as in `lookup('NAME', client.ip)`"),
+        required("name", SettingType::Name, "Name, as in `lookup('NAME', client.ip)`"),
         required(
             "type",
             SettingType::Choice(TABLE_TYPES),
-            "Type of its keys. `domain`: names, each with all below it; `ip`: addresses and networks, of which the longest counts",
+            "Type of its keys. `domain`: a name and all below it; `ip`: addresses and networks, the longest \
+            match wins",
         ),
-        required("file", SettingType::Text, "Its file, relative to this file"),
+        required("file", SettingType::Text, "Path of the file"),
         setting(
             "format",
             SettingType::Choice(&["text", "mmdb"]),
             Some("\"text\""),
-            "Format of the file. `text`: a line is a key, a separator and a value; empty lines and lines with `#` in front are skipped. `mmdb`: a network database in MaxMind's format",
+            "`text`: lines of key, separator and value, where empty lines and lines starting with `#` are \
+            skipped; `mmdb`: a MaxMind network database",
         ),
         setting(
             "separator",
             SettingType::Choice(SEPARATORS),
             Some("\"tab\""),
-            "What stands between key and value: the first of it in a line",
+            "Separator of key and value: the first in a line",
         )
         .only("format", &["text"]),
         setting("description", SettingType::Text, Some("\"\""), "Description for people"),
@@ -96,24 +99,24 @@ pub(super) const PHRASES: Section = Section {
     name: "phrases",
     form: SectionForm::List("name"),
     node: false,
-    doc: "Many words and phrases, searched in one pass. Results are `phrases.NAME.weight`, `.count` and `.matched`, and for each class `phrases.NAME.CLASS.weight` and `.count`. See [phrases.md](../guides/phrases.md).",
+    doc: "Many words and phrases, searched in one pass. Facts: `phrases.NAME.weight`, `.count` and \
+        `.matched`, and for each class `phrases.NAME.CLASS.weight` and `.count`. See \
+        [phrases.md](../guides/phrases.md).",
     settings: &[
-        required(
-            "name",
-            SettingType::Name,
-            "Its name, as in `phrases.NAME.weight > 3`: letters, digits and `_`",
-        ),
+        required("name", SettingType::Name, "Name, as in `phrases.NAME.weight > 3`: letters, digits and `_`"),
         setting(
             "files",
             SettingType::List(&SettingType::Text),
             Some("[]"),
-            "Its files, relative to this file: an entry is a line of class, weight, phrase and an optional end, between tabs; empty lines and `#` comments are skipped",
+            "Files of tab-separated lines: class, weight, phrase and an optional end. Empty lines and `#` \
+            comments are skipped",
         ),
         setting(
             "lists",
             SettingType::List(&SettingType::Choice(&["mail-phrases"])),
             Some("[]"),
-            "Lists in the same form that come with Tollhouse; `tollhouse preset show mail-phrases` prints one",
+            "Lists in the same form that ship with Tollhouse; `tollhouse preset show mail-phrases` prints \
+            one",
         ),
         required("classes", SettingType::List(&SettingType::Name), "Classes of entries"),
         required("of", SettingType::List(&SettingType::Text), "Facts to search: texts and lists of texts"),
@@ -121,7 +124,7 @@ pub(super) const PHRASES: Section = Section {
             "words",
             SettingType::Bool,
             Some("true"),
-            "Whether phrases match whole words only; ignored for scripts without blanks",
+            "Match whole words only; ignored for scripts without blanks",
         ),
         setting("description", SettingType::Text, Some("\"\""), "Description for people"),
     ],
@@ -131,15 +134,16 @@ pub(super) const MODEL: Section = Section {
     name: "model",
     form: SectionForm::List("name"),
     node: false,
-    doc: "A CatBoost model that scores each event before rules judge it. Its features are named after facts and readings. See [models.md](../guides/models.md).",
+    doc: "A CatBoost model that scores each event before the rules. Features are named after facts and \
+        readings. See [models.md](../guides/models.md).",
     settings: &[
-        required("name", SettingType::Name, "Its name, as in `model('spam') > 0.9`"),
-        required("file", SettingType::Text, "Its file, `.cbm` or CatBoost's JSON, relative to this file"),
+        required("name", SettingType::Name, "Name, as in `model('spam') > 0.9`"),
+        required("file", SettingType::Text, "Model file: `.cbm` or CatBoost's JSON"),
         setting(
             "mode",
             SettingType::Choice(MODES),
             Some("\"enforce\""),
-            "`enforce`; `shadow`: scored and journalled, for shadow rules only; `off`: only checked",
+            "`shadow`: scored and journalled, for shadow rules only; `off`: only checked",
         ),
         setting("description", SettingType::Text, Some("\"\""), "Description for people"),
     ],
@@ -149,17 +153,17 @@ pub(super) const GROUP: Section = Section {
     name: "group",
     form: SectionForm::List("name"),
     node: false,
-    doc: "Rules whose scores have a common bound.",
+    doc: "Rules that share bounds on their scores.",
     settings: &[
         required("name", SettingType::Name, "Its name"),
-        setting("cap", SettingType::Float, None, "Most that its rules add together, from 0 up"),
-        setting("floor", SettingType::Float, None, "Least that its rules add together, from 0 down"),
+        setting("cap", SettingType::Float, None, "Most that its rules add together, 0 or above"),
+        setting("floor", SettingType::Float, None, "Least that its rules add together, 0 or below"),
         setting(
             "default_share",
             SettingType::Float,
             None,
-            "Share, from 0 to 1, of what its rules add above 0 with which an event must reach the `at` of a band with \
-             `false_positives`, wherever that begins",
+            "Share, 0 to 1, of what its rules add above 0 with which an event must reach the `at` of a band \
+            with `false_positives`, wherever that band begins",
         ),
         setting("description", SettingType::Text, Some("\"\""), "What its rules have in common, for people"),
     ],
@@ -169,20 +173,16 @@ pub(super) const RULE: Section = Section {
     name: "rule",
     form: SectionForm::List("name"),
     node: false,
-    doc: "A condition over the facts, what it adds to the score, and what else it does.",
+    doc: "A condition over the facts, the score it adds, and its effects.",
     settings: &[
-        required("name", SettingType::Name, "Its name, as verdicts give it"),
-        required("when", SettingType::Text, "Condition in the rule language"),
-        required(
-            "score",
-            SettingType::Float,
-            "Addition to the score when the condition holds; may be negative",
-        ),
+        required("name", SettingType::Name, "Name in verdicts"),
+        required("when", SettingType::Text, "Condition"),
+        required("score", SettingType::Float, "Added to the score when the condition holds; may be negative"),
         setting(
             "share",
             SettingType::Text,
             None,
-            "A number in the rule language, clamped to 0 to 1: the part of `score` that is added; nothing where it is missing",
+            "Expression for the part of `score` to add, clamped to 0 to 1; missing adds nothing",
         ),
         setting(
             "description",
@@ -194,22 +194,23 @@ pub(super) const RULE: Section = Section {
             "mode",
             SettingType::Choice(MODES),
             Some("\"enforce\""),
-            "`enforce`; `shadow`: judged and journalled, without effect; `off`",
+            "`shadow`: evaluated and journalled, without effect",
         ),
-        setting("group", SettingType::Name, None, "Group within whose bounds its score counts"),
+        setting("group", SettingType::Name, None, "Group that bounds its score"),
         setting(
             "effects",
             SettingType::List(&SettingType::Text),
             None,
-            "Effects beside the score: `set ACTION`, `lift ACTION`, `mark KIND as LABEL for TIME`, `mark KIND as LABEL for TIME to TIME`, `add KIND.COUNTER`, `add KIND.COUNTER by NUMBER`, `notify NAME`",
+            "Effects beside the score: `set ACTION`, `lift ACTION`, `mark KIND as LABEL for TIME`, `mark \
+            KIND as LABEL for TIME to TIME`, `add KIND.COUNTER`, `add KIND.COUNTER by NUMBER`, `notify NAME`",
         ),
         setting("owner", SettingType::Text, None, "Owner, for people"),
-        setting("expires", SettingType::Time, None, "From this time of events on it is off"),
+        setting("expires", SettingType::Time, None, "Event time from which it is off"),
         setting(
             "test",
             SettingType::List(&SettingType::Table(TEST)),
             None,
-            "Rows on which it must or must not fire; otherwise the configuration is refused",
+            "Examples on which it must or must not fire; a failing one is a configuration error",
         ),
     ],
 };
@@ -223,20 +224,21 @@ pub(super) const BAND: Section = Section {
         required(
             "at",
             SettingType::Float,
-            "Lowest score of the band; with `false_positives`, as long as too few good events are known",
+            "Lowest score; with `false_positives`, only until enough good events are known",
         ),
         setting(
             "false_positives",
             SettingType::Percentage,
             None,
-            "Share of good events that may reach the band, such as `0.5 %`: it then begins where the scores of the latest events that were judged good say so",
+            "Share of good events that may reach the band, such as `0.5 %`: the band begins where the scores \
+            of the latest events judged good put it",
         ),
         setting(
             "line_alone",
             SettingType::Bool,
             Some("false"),
-            "True if what `false_positives` says decides alone, whatever the `default_share` of groups asks for",
+            "Let the line of `false_positives` alone decide, whatever the `default_share` of groups asks for",
         ),
-        required("action", SettingType::Choice(ACTIONS), "Action that the caller is asked to take"),
+        required("action", SettingType::Choice(ACTIONS), "Action the caller should take"),
     ],
 };

@@ -3,30 +3,21 @@
 use super::{Section, SectionForm, SettingSpec, SettingType, required, setting};
 
 const USER: SettingSpec =
-    setting("user", SettingType::Text, None, "User of the broker; with NATS and no password, a token");
+    setting("user", SettingType::Text, None, "Broker user; with NATS and no password, a token");
 const PASSWORD: SettingSpec = setting("password", SettingType::Secret(1), None, "Password of the user");
-const TLS: SettingSpec = setting(
-    "tls",
-    SettingType::Bool,
-    None,
-    "Talk TLS; also meant by any of `ca` and `certificate`. Unless given: no",
-);
-const CA: SettingSpec = setting(
-    "ca",
-    SettingType::Text,
-    None,
-    "Certificate authorities of the broker, in PEM, instead of the system's",
-);
-const CERTIFICATE: SettingSpec =
-    setting("certificate", SettingType::Text, None, "Client certificate for the broker, in PEM");
-const KEY: SettingSpec = setting("key", SettingType::Text, None, "Private key of that certificate, in PEM");
+const TLS: SettingSpec =
+    setting("tls", SettingType::Bool, None, "Use TLS; implied by `ca` and `certificate`. Default: no");
+const CA: SettingSpec =
+    setting("ca", SettingType::Text, None, "PEM authorities of the broker, instead of the system's");
+const CERTIFICATE: SettingSpec = setting("certificate", SettingType::Text, None, "PEM client certificate");
+const KEY: SettingSpec = setting("key", SettingType::Text, None, "Its private key, in PEM");
 
 const KAFKA: &[SettingSpec] = &[
     setting(
         "brokers",
         SettingType::List(&SettingType::Text),
         None,
-        "Brokers to begin with, as `HOST:PORT`; the port is 9092 unless given",
+        "Bootstrap brokers, as `HOST:PORT`; the default port is 9092",
     ),
     setting("topic", SettingType::Text, None, "Topic"),
     USER,
@@ -35,7 +26,7 @@ const KAFKA: &[SettingSpec] = &[
         "mechanism",
         SettingType::Choice(&["plain", "scram-sha-256", "scram-sha-512"]),
         None,
-        "SASL mechanism by which the user is shown. Unless given: `scram-sha-512`; `plain` needs TLS",
+        "SASL mechanism. Default: `scram-sha-512`; `plain` needs TLS",
     ),
     TLS,
     CA,
@@ -50,14 +41,9 @@ const NATS: &[SettingSpec] = &[
         None,
         "Servers, as `nats://HOST:PORT` or `tls://HOST:PORT`",
     ),
-    setting("subject", SettingType::Text, None, "Subject, which a stream of JetStream must keep"),
-    setting(
-        "stream",
-        SettingType::Name,
-        None,
-        "Stream that must be the one that keeps it. Unless given: any",
-    ),
-    setting("creds", SettingType::Text, None, "Credentials file of the user, as `nsc` makes it"),
+    setting("subject", SettingType::Text, None, "Subject; a JetStream stream must keep it"),
+    setting("stream", SettingType::Name, None, "Stream that must keep the subject. Default: any"),
+    setting("creds", SettingType::Text, None, "Credentials file made by `nsc`"),
     USER,
     PASSWORD,
     TLS,
@@ -70,30 +56,26 @@ pub(super) const SINK: Section = Section {
     name: "sink",
     form: SectionForm::List("name"),
     node: true,
-    doc: "Brokers that decisions and feedback are sent to, from the journal, at least once and in its order. Exactly one of `kafka` and `nats` is given. See [sinks.md](../guides/sinks.md).",
+    doc: "A broker to send decisions and feedback to, from the journal, in its order and at least once: \
+        exactly one of `kafka` and `nats`. See [sinks.md](../guides/sinks.md).",
     settings: &[
         required(
             "name",
             SettingType::Name,
-            "Its name in the log, in metrics and at `/v1/sinks`; the position is kept under it",
+            "Name in the log, in metrics and at `/v1/sinks`; the sink's position is kept under it",
         ),
-        setting(
-            "kafka",
-            SettingType::Table(KAFKA),
-            None,
-            "A topic of Kafka; the key of a record is the id of the decision",
-        ),
+        setting("kafka", SettingType::Table(KAFKA), None, "A Kafka topic; record keys are decision ids"),
         setting(
             "nats",
             SettingType::Table(NATS),
             None,
-            "A subject of NATS JetStream; `Nats-Msg-Id` is the id of the decision or feedback",
+            "A NATS JetStream subject; `Nats-Msg-Id` is the id of the decision or feedback",
         ),
         setting(
             "what",
             SettingType::List(&SettingType::Choice(&["decisions", "feedback"])),
             Some("[\"decisions\", \"feedback\"]"),
-            "What is sent",
+            "What to send",
         ),
         setting(
             "facts",
@@ -105,7 +87,7 @@ pub(super) const SINK: Section = Section {
             "start",
             SettingType::Choice(&["new", "oldest"]),
             Some("\"new\""),
-            "Where a new sink begins: with what comes from now on, or with the oldest of the journal",
+            "Where a new sink starts: at new records, or at the journal's oldest",
         ),
     ],
 };

@@ -4,14 +4,15 @@ use super::{Section, SectionForm, SettingSpec, SettingType, required, setting};
 
 /// A version of an application.
 const VERSION: &[SettingSpec] = &[
-    required("version", SettingType::Name, "Its name: signatures name the key `APPLICATION/VERSION`"),
-    setting("secret", SettingType::Secret(16), None, "Secret that it signs with (`hmac-sha256`)"),
-    setting("public_key", SettingType::Text, None, "Instead: public key of ed25519, 32 bytes in base64"),
+    required("version", SettingType::Name, "Version; signatures name the key `APPLICATION/VERSION`"),
+    setting("secret", SettingType::Secret(16), None, "Signing secret (`hmac-sha256`)"),
+    setting("public_key", SettingType::Text, None, "Instead: ed25519 public key, 32 bytes in base64"),
     setting(
         "state",
         SettingType::Choice(&["active", "watched", "retired"]),
         None,
-        "`active`, unless given; `watched`: its signatures count, and `app.watched` says that others may have the key; `retired`: they do not count",
+        "`active` (default); `watched`: signatures count, and `app.watched` tells rules that the key may \
+        have leaked; `retired`: signatures do not count",
     ),
 ];
 
@@ -19,26 +20,24 @@ pub(super) const ROBOTS: Section = Section {
     name: "robots",
     form: SectionForm::Table,
     node: false,
-    doc: "Robots that say who they are, in requests: facts `bot.*`. They exist with `hosts` or a `[[robot]]`; the module `declared-robots` has the well-known ones. See [robots.md](../guides/robots.md).",
+    doc: "Robots that identify themselves in requests: facts `bot.*`, available with `hosts` or a \
+        `[[robot]]`. The module `declared-robots` has the well-known ones. See \
+        [robots.md](../guides/robots.md).",
     settings: &[
         setting(
             "hosts",
             SettingType::List(&SettingType::Text),
             Some("[]"),
-            "Hosts of the site, such as `www.example.org`: signatures that are for others do not count. Without any, none counts",
+            "Hosts of your site, such as `www.example.org`. Signatures for other hosts do not count; without \
+            `hosts`, none do",
         ),
-        setting(
-            "age_max",
-            SettingType::Span,
-            Some("\"1d\""),
-            "Longest time for which a robot's signature may hold",
-        ),
-        setting("skew", SettingType::Span, Some("\"1m\""), "Time by which a robot's clock may be ahead"),
+        setting("age_max", SettingType::Span, Some("\"1d\""), "Longest validity of a robot's signature"),
+        setting("skew", SettingType::Span, Some("\"1m\""), "How far a robot's clock may be ahead"),
         setting(
             "nonce",
             SettingType::Bool,
             Some("true"),
-            "Whether signatures need a nonce. One without can be sent again until it expires",
+            "Require a nonce. A signature without one can be replayed until it expires",
         ),
     ],
 };
@@ -47,27 +46,28 @@ pub(super) const ROBOT: Section = Section {
     name: "robot",
     form: SectionForm::List("name"),
     node: false,
-    doc: "A robot that says who it is. See [robots.md](../guides/robots.md).",
+    doc: "A robot that identifies itself. See [robots.md](../guides/robots.md).",
     settings: &[
-        required("name", SettingType::Name, "Its name: `bot.claimed`"),
-        setting("operator", SettingType::Text, Some("\"\""), "Who runs it: `bot.operator`"),
+        required("name", SettingType::Name, "Name in `bot.claimed`"),
+        setting("operator", SettingType::Text, Some("\"\""), "Operator, in `bot.operator`"),
         setting(
             "agents",
             SettingType::List(&SettingType::Text),
             Some("[]"),
-            "Names in `http.agent` by which a request claims to be of it, in any case. Of several robots that with the longest counts",
+            "Names in `http.agent` that claim to be this robot, in any case. The longest match of all robots \
+            wins",
         ),
         setting(
             "domains",
             SettingType::List(&SettingType::Text),
             Some("[]"),
-            "Domains of the names of its addresses, which name service must have forward and back",
+            "Domains that its addresses' names must be in, confirmed by reverse and forward DNS",
         ),
         setting(
             "files",
             SettingType::List(&SettingType::Text),
             Some("[]"),
-            "Files of its networks, relative to this file: a network a line, or JSON with `prefixes` as operators publish it",
+            "Files of its networks: one network a line, or the JSON with `prefixes` that operators publish",
         ),
         setting("description", SettingType::Text, Some("\"\""), "Description for people"),
     ],
@@ -77,38 +77,35 @@ pub(super) const KEY_DIRECTORY: Section = Section {
     name: "key_directory",
     form: SectionForm::List("name"),
     node: true,
-    doc: "The public keys of somebody who signs requests of robots (Web Bot Auth). No other key counts, and no other host is asked for keys. See [robots.md](../guides/robots.md#signed-requests).",
+    doc: "Public keys of a signer of robot requests (Web Bot Auth). Other keys do not count, and no other \
+        host is asked for keys. See [robots.md](../guides/robots.md#signed-requests).",
     settings: &[
-        required("name", SettingType::Name, "Who signs: `bot.operator`"),
+        required("name", SettingType::Name, "Signer, in `bot.operator`"),
         setting(
             "agent",
             SettingType::Text,
             None,
-            "Host that `Signature-Agent` of its requests names. Without one its keys count where the field is not sent",
+            "Host in the requests' `Signature-Agent`. Default: the keys count where that field is absent",
         ),
-        setting(
-            "file",
-            SettingType::Text,
-            None,
-            "File of the keys, relative to this file: JSON web keys (`{\"keys\": [...]}`)",
-        ),
+        setting("file", SettingType::Text, None, "File of JSON web keys (`{\"keys\": [...]}`)"),
         setting(
             "url",
             SettingType::Text,
             None,
-            "Instead of `file`: where the keys are fetched, in the background. Unless given: `/.well-known/http-message-signatures-directory` of `agent`. `https`, or `http` on a loopback address",
+            "Instead of `file`: URL to fetch keys from in the background; `https`, or `http` on a loopback \
+            address. Default: `/.well-known/http-message-signatures-directory` of `agent`",
         ),
         setting(
             "authority",
             SettingType::Text,
             None,
-            "File of certificates in PEM, relative to this file: who vouches for the host of `url`, instead of public authorities",
+            "PEM certificates to trust for the host of `url` instead of public authorities",
         ),
         setting(
             "refresh",
             SettingType::Span,
             Some("\"1h\""),
-            "Interval at which keys are fetched; those of before count for a day while they cannot be",
+            "Fetch interval; when fetching fails, the old keys count for a day",
         ),
     ],
 };
@@ -117,21 +114,22 @@ pub(super) const APPLICATION: Section = Section {
     name: "application",
     form: SectionForm::List("name"),
     node: true,
-    doc: "An application of one's own that signs its requests: facts `app.*`. See [signed-requests.md](../guides/signed-requests.md).",
+    doc: "An application of yours that signs its requests: facts `app.*`. See \
+        [signed-requests.md](../guides/signed-requests.md).",
     settings: &[
-        required("name", SettingType::Name, "Its name: `app.name`"),
+        required("name", SettingType::Name, "Name in `app.name`"),
         required(
             "hosts",
             SettingType::OneOrMore(&SettingType::Text),
-            "Hosts that it sends requests to: signatures for others do not count",
+            "Hosts it calls; signatures for others do not count",
         ),
         required(
             "versions",
             SettingType::List(&SettingType::Table(VERSION)),
-            "Its versions, each with a key of its own",
+            "Versions, each with its own key",
         ),
-        setting("window", SettingType::Span, Some("\"5m\""), "Time for which a signature holds"),
-        setting("skew", SettingType::Span, Some("\"1m\""), "Time by which clocks of its users may be ahead"),
+        setting("window", SettingType::Span, Some("\"5m\""), "Validity of a signature"),
+        setting("skew", SettingType::Span, Some("\"1m\""), "How far its users' clocks may be ahead"),
         setting("description", SettingType::Text, Some("\"\""), "Description for people"),
     ],
 };
