@@ -13,13 +13,13 @@ pub fn reference() -> String {
     let mut text = settings_reference();
     for input in PipelineInput::ALL {
         text += &format!("\n## Facts of `input = \"{}\"`\n\n", input.name());
-        text += "Rules and kinds can name these, beside the fields that the pipeline declares.\n\n";
+        text += "Beside the fields that the pipeline declares.\n\n";
         text += &table(input_facts(input).columns());
     }
-    text += "\n## Facts of who is asking\n\nThose of pipelines that read requests, where the configuration has a `[[robot]]` or `robots.hosts`, or an `[[application]]`.\n\n";
+    text += "\n## Facts of who is asking\n\nFor pipelines that read requests, with a `[[robot]]`, `robots.hosts` or an \
+             `[[application]]`.\n\n";
     text += &table(visitor_facts().columns());
-    text +=
-        "\n## Facts of content\n\nFacts of a field `NAME`, by the `content` that a `[[field]]` declares.\n";
+    text += "\n## Facts of content\n\nFacts of a field `NAME`, by the `content` of its `[[field]]`.\n";
     for content in ContentKind::ALL {
         let facts = content_facts(content);
         text += &format!("\n### `content = \"{content}\"`\n\n");
@@ -41,11 +41,11 @@ fn beside_text(facts: &Schema) -> String {
     let (own, lacking) = (without(facts, &text), without(&text, facts));
     match (own.as_slice(), lacking.as_slice()) {
         ([], []) => table(facts.columns()),
-        (own, []) => format!("Those of `text`, and these:\n\n{}", table(own)),
+        (own, []) => format!("All of `text`, and:\n\n{}", table(own)),
         ([], lacking) if lacking.len() < facts.columns().len() => {
-            format!("Those of `text` but for {}.\n", names(lacking))
+            format!("All of `text` except {}.\n", names(lacking))
         }
-        ([], _) => format!("Of those of `text`: {}.\n", names(facts.columns())),
+        ([], _) => format!("Of `text`: {}.\n", names(facts.columns())),
         _ => table(facts.columns()),
     }
 }

@@ -17,53 +17,58 @@ pub(crate) const TEXTS: &str = "{texts}";
 event::columns! {
     /// The columns of how a text is written, and of the text in the form in which it is compared.
     pub struct WordColumns {
-        text: String "text" "The whole visible text, normalised and deobfuscated" transient,
-        text_chars: Integer "text_chars" "Number of characters of visible text",
-        digit_share: Float "digit_share" "Share of digits among the letters and digits of the text",
-        scripts: List "scripts" "Scripts of the text's letters such as `Latin`, the most frequent first",
-        foreign_letter_share: Float "foreign_letter_share" "Share of the text's letters that are not of its most frequent script",
-        mixed_scripts: Integer "mixed_scripts" "Number of words in {texts} that mix Latin letters with look-alikes",
-        look_alikes: Integer "look_alikes" "Number of letters of other scripts that stand for Latin ones in such words",
-        styled_letters: Integer "styled_letters" "Number of full-width, circled, mathematical and other styled ASCII letters and digits in {texts}",
-        zero_width: Integer "zero_width" "Number of invisible characters in {texts}",
-        bidi_controls: Integer "bidi_controls" "Number of controls there that change the writing direction",
-        tag_characters: Integer "tag_characters" "Number of invisible tag characters there that belong to no flag",
-        stacked_marks: Integer "stacked_marks" "Number of accents there on letters that have two already or are of another script, and of strokes through letters and signs around them",
-        leet_words: Integer "leet_words" "Number of words there with digits or signs for letters, such as `v1agra`",
-        spaced_words: Integer "spaced_words" "Number of words there whose letters are spaced out, such as `v i a g r a`",
-        disguised_share: Float "disguised_share" "Share of the characters of {texts} that are obfuscated or invisible",
-        emoji: Integer "emoji" "Number of emoji in {texts}",
+        text: String "text" "Whole visible text, normalised and deobfuscated" transient,
+        text_chars: Integer "text_chars" "Characters of visible text",
+        digit_share: Float "digit_share" "Share of digits among letters and digits",
+        scripts: List "scripts" "Scripts of the letters such as `Latin`, most frequent first",
+        foreign_letter_share: Float "foreign_letter_share" "Share of letters outside the most frequent script",
+        mixed_scripts: Integer "mixed_scripts" "Words in {texts} that mix Latin letters with look-alikes",
+        look_alikes: Integer "look_alikes" "Look-alike letters of other scripts in such words",
+        styled_letters: Integer "styled_letters" "Full-width, circled, mathematical and other styled ASCII letters and \
+            digits in {texts}",
+        zero_width: Integer "zero_width" "Invisible characters in {texts}",
+        bidi_controls: Integer "bidi_controls" "Controls of the writing direction in {texts}",
+        tag_characters: Integer "tag_characters" "Invisible tag characters outside flags in {texts}",
+        stacked_marks: Integer "stacked_marks" "Accents on letters that have two already or are of another script, strokes \
+            through letters and signs around them, in {texts}",
+        leet_words: Integer "leet_words" "Words in {texts} with digits or signs for letters, such as `v1agra`",
+        spaced_words: Integer "spaced_words" "Words in {texts} with spaced-out letters, such as `v i a g r a`",
+        disguised_share: Float "disguised_share" "Share of obfuscated or invisible characters in {texts}",
+        emoji: Integer "emoji" "Emoji in {texts}",
     }
 }
 
 event::columns! {
     /// The columns of what texts of several words show beside that.
     pub struct ProseColumns {
-        text_start: String "text_start" "Beginning of the visible text, normalised: journalled, so that a classifier can learn it later",
-        empty: Bool "empty" "Whether there is no visible text",
-        language: String "language" "Language of the text, an ISO 639-3 code such as `eng`, where it can be told",
-        fingerprints: List "fingerprints" "Near-duplicate fingerprints of the text, see content::fingerprint",
+        text_start: String "text_start" "Beginning of the visible text, normalised; journalled for later training of \
+            classifiers",
+        empty: Bool "empty" "No visible text",
+        language: String "language" "ISO 639-3 code of the language such as `eng`, where it can be told",
+        fingerprints: List "fingerprints" "Near-duplicate fingerprints of the text",
     }
 }
 
 event::columns! {
     /// The columns by which copies of a short text are known.
     pub struct CopyColumns {
-        short_fingerprints: List "short_fingerprints" "Near-duplicate fingerprints of a short text: copies with other names, numbers, emoji, order or spacing share at least one",
-        template: String "template" "Hash of the text without links, addresses, numbers, emoji and signs: copies that differ by these alone share it",
+        short_fingerprints: List "short_fingerprints" "Near-duplicate fingerprints of a short text: copies with other \
+            names, numbers, emoji, order or spacing share at least one",
+        template: String "template" "Hash of the text without links, addresses, numbers, emoji and signs: the same for \
+            copies that differ only in these",
     }
 }
 
 event::columns! {
     /// The columns of contact data in a text.
     pub struct ContactColumns {
-        phones: List "phones" "Telephone numbers in the text, also obfuscated ones, without separators",
-        addresses: List "addresses" "E-mail addresses in the text, also written as `joe (at) example (dot) com`",
+        phones: List "phones" "Telephone numbers, including obfuscated ones, without separators",
+        addresses: List "addresses" "E-mail addresses, including ones written as `joe (at) example (dot) com`",
         wallets: List "wallets" "Wallet addresses with a valid checksum, such as `btc:1A1z...`",
-        card_numbers: Integer "card_numbers" "Number of payment card numbers with a valid check digit",
-        disguised_phones: Integer "disguised_phones" "Number of telephone numbers with words, letters or odd digits",
-        disguised_addresses: Integer "disguised_addresses" "Number of e-mail addresses with words for their signs",
-        disguised_links: Integer "disguised_links" "Number of links written to hide from programs, such as `hxxp://` and `example[.]com`",
+        card_numbers: Integer "card_numbers" "Payment card numbers with a valid check digit",
+        disguised_phones: Integer "disguised_phones" "Telephone numbers with words, letters or odd digits",
+        disguised_addresses: Integer "disguised_addresses" "E-mail addresses with words for signs",
+        disguised_links: Integer "disguised_links" "Obfuscated links, such as `hxxp://` and `example[.]com`",
     }
 }
 
@@ -73,51 +78,54 @@ event::columns! {
         links: List "links" "Normalised URLs of links, images and forms",
         link_hosts: List "link_hosts" "Hosts of the links",
         link_domains: List "link_domains" "Registrable domains of the links",
-        link_count: Integer "link_count" "Number of different links",
-        link_ip_host: Bool "link_ip_host" "Whether a link leads to a literal address",
-        link_text_mismatch: Bool "link_text_mismatch" "Whether a link shows one registrable domain and leads to another",
-        redirects: Integer "redirects" "Number of links with another site's link as their target; the target is among the links, too",
-        link_poses_as: List "link_poses_as" "Domains that link hosts imitate, by look-alike letters, labels in front or a user name",
-        link_homograph: Bool "link_homograph" "Whether a link's domain is written in another script and reads as ASCII",
-        link_user: Bool "link_user" "Whether a link has a user name before its host",
-        link_odd_ip: Bool "link_odd_ip" "Whether a link leads to an address written as one number, in octal or hexadecimal",
-        link_odd_port: Bool "link_odd_port" "Whether a link names an unusual port",
-        link_double_encoded: Bool "link_double_encoded" "Whether a link's path is percent-encoded twice",
-        script_links: Integer "script_links" "Number of links that run a script or contain a page: `javascript:`, `vbscript:`, `data:`",
-        handles: List "handles" "Names and numbers in messengers, such as `telegram:some_name` and `qq:123456789`",
+        link_count: Integer "link_count" "Different links",
+        link_ip_host: Bool "link_ip_host" "A link leads to a literal address",
+        link_text_mismatch: Bool "link_text_mismatch" "A link shows one registrable domain and leads to another",
+        redirects: Integer "redirects" "Links whose target is another site's link; that link is in the lists, too",
+        link_poses_as: List "link_poses_as" "Domains that link hosts imitate, by look-alike letters, labels in front or a \
+            user name",
+        link_homograph: Bool "link_homograph" "A link's domain is in another script and reads as ASCII",
+        link_user: Bool "link_user" "A link has a user name before its host",
+        link_odd_ip: Bool "link_odd_ip" "A link's address is one number, octal or hexadecimal",
+        link_odd_port: Bool "link_odd_port" "A link names an unusual port",
+        link_double_encoded: Bool "link_double_encoded" "A link's path is percent-encoded twice",
+        script_links: Integer "script_links" "Links that run a script or contain a page: `javascript:`, `vbscript:`, \
+            `data:`",
+        handles: List "handles" "Messenger names and numbers, such as `telegram:some_name` and `qq:123456789`",
     }
 }
 
 event::columns! {
     /// The columns of what a page has beside what is seen of it.
     pub struct PageColumns {
-        html_images: Integer "html_images" "Number of images that HTML parts show",
-        html_image_links: Integer "html_image_links" "Number of links around an image",
-        html_external_images: Integer "html_external_images" "Number of images that are fetched when it is shown",
-        html_pixels: Integer "html_pixels" "Number of such images of a pixel or less, which track reading",
-        html_hidden_chars: Integer "html_hidden_chars" "Number of letters and digits that HTML hides from the reader, a preheader not counted",
-        html_hidden_share: Float "html_hidden_share" "Share of hidden ones among the letters and digits of HTML parts",
-        html_hidden_text: String "html_hidden_text" "Text that HTML hides from the reader, normalised" transient,
-        html_preheader: String "html_preheader" "Hidden text before the visible one, which mail readers show beside the subject",
-        html_hidden_links: Integer "html_hidden_links" "Number of links in hidden elements",
-        html_split_words: Integer "html_split_words" "Number of words split by comments or hidden text",
-        html_unknown_elements: Integer "html_unknown_elements" "Number of elements in no standard",
-        html_password: Bool "html_password" "Whether an HTML part asks for a password",
-        html_script: Bool "html_script" "Whether an HTML part contains a script",
-        html_frame: Bool "html_frame" "Whether an HTML part embeds another page or object",
-        html_refresh: Bool "html_refresh" "Whether an HTML part redirects by itself",
-        html_base: Bool "html_base" "Whether an HTML part sets the base of its links",
-        html_data_urls: Integer "html_data_urls" "Number of links and images with their content in the URL",
-        html_form: Bool "html_form" "Whether an HTML part contains a form",
-        html_form_posts: Bool "html_form_posts" "Whether a form there is sent to another host",
+        html_images: Integer "html_images" "Images shown in HTML",
+        html_image_links: Integer "html_image_links" "Links around an image",
+        html_external_images: Integer "html_external_images" "Images fetched on display",
+        html_pixels: Integer "html_pixels" "Fetched images of at most a pixel, which track reading",
+        html_hidden_chars: Integer "html_hidden_chars" "Letters and digits that HTML hides, except a preheader",
+        html_hidden_share: Float "html_hidden_share" "Share of hidden letters and digits in HTML",
+        html_hidden_text: String "html_hidden_text" "Text that HTML hides, normalised" transient,
+        html_preheader: String "html_preheader" "Hidden text before the visible one, which mail readers show beside the \
+            subject",
+        html_hidden_links: Integer "html_hidden_links" "Links in hidden elements",
+        html_split_words: Integer "html_split_words" "Words split by comments or hidden text",
+        html_unknown_elements: Integer "html_unknown_elements" "Elements in no standard",
+        html_password: Bool "html_password" "HTML asks for a password",
+        html_script: Bool "html_script" "HTML contains a script",
+        html_frame: Bool "html_frame" "HTML embeds another page or object",
+        html_refresh: Bool "html_refresh" "HTML redirects by itself",
+        html_base: Bool "html_base" "HTML sets the base of its links",
+        html_data_urls: Integer "html_data_urls" "Links and images with their content in the URL",
+        html_form: Bool "html_form" "HTML contains a form",
+        html_form_posts: Bool "html_form_posts" "A form in HTML is sent to another host",
     }
 }
 
 event::columns! {
     /// The columns of a field that is an e-mail address.
     pub struct AddressColumns {
-        address: String "address" "The address, normalised; missing where the field holds none",
-        untagged: String "untagged" "The address without the tag after `+`, if it has one",
+        address: String "address" "Normalised address; missing where the field holds none",
+        untagged: String "untagged" "Address without the tag after `+`, if it has one",
         domain: String "domain" "Domain of the address",
         registrable: String "registrable" "Registrable domain of the address",
     }
@@ -126,8 +134,9 @@ event::columns! {
 event::columns! {
     /// The columns of a field that is a telephone number.
     pub struct NumberColumns {
-        number: String "number" "The digits of the number, without separators, `+` and international prefix `00`; missing where the field holds none",
-        disguised: Bool "disguised" "Whether digits are written as words or letters, or in odd forms",
+        number: String "number" "Digits of the number, without separators, `+` and international prefix `00`; missing \
+            where the field holds none",
+        disguised: Bool "disguised" "Digits are written as words or letters, or in odd forms",
     }
 }
 
@@ -221,7 +230,7 @@ impl FieldColumns {
         let cut_short = builder.add(rename(Column {
             name: "cut_short".to_owned(),
             kind: Type::Bool,
-            doc: "Whether reading stopped early because it cost too much or took too long: the facts are of what was read"
+            doc: "Reading stopped early because it cost too much or took too long; the facts cover what was read"
                 .to_owned(),
             journalled: true,
         }))?;

@@ -28,30 +28,35 @@ const INSTANCE_MAX: u32 = 50;
 event::columns! {
     /// The columns that tell who vouches for a message, and what reputation lists say of what it comes from and leads to.
     pub struct AuthColumns {
-        source: String "auth.source" "Where the results come from: `own` checks, or a trusted `authentication-results` field",
-        spf: String "auth.spf" "Whether the client may send for the envelope sender's domain (RFC 7208): `none`, `neutral`, `pass`, `fail`, `softfail`, `temperror`, `permerror`",
-        spf_domain: String "auth.spf_domain" "Domain whose SPF record was asked for: that of the envelope sender, of the HELO name for bounces",
-        spf_aligned: Bool "auth.spf_aligned" "Whether SPF passed for the organisation that From names",
-        dkim: String "auth.dkim" "The best result of all DKIM signatures (RFC 6376): `pass`, `fail`, `policy` for one that covers too little or is too weak, `neutral`, `temperror`, `permerror`, `none` without any",
-        dkim_pass_domains: List "auth.dkim_pass_domains" "Domains whose DKIM signature is valid",
-        dkim_aligned: Bool "auth.dkim_aligned" "Whether a valid DKIM signature is of the organisation that From names",
-        dkim_signatures: Integer "auth.dkim_signatures" "Number of DKIM signatures; own checks only",
-        dkim_partial: Bool "auth.dkim_partial" "Whether a DKIM signature covers only a part of the body (`l=`), so that anybody could add to it; own checks only",
-        dmarc: String "auth.dmarc" "Whether SPF or DKIM passed for the domain in From: `pass`, `fail`, `none` where it has no policy, `temperror`, `permerror`",
-        dmarc_policy: String "auth.dmarc_policy" "What the domain in From asks to be done with mail that fails: `none`, `quarantine`, `reject`",
-        arc: String "auth.arc" "State of the chain of ARC seals (RFC 8617): `pass`, `fail`, `none`, `temperror`, `permerror`",
-        arc_sealer: String "auth.arc_sealer" "Domain of the last sealer of a chain that is intact",
-        arc_trusted: Bool "auth.arc_trusted" "Whether that sealer is one of the configured ones",
-        arc_spf: String "auth.arc_spf" "SPF result that a trusted sealer recorded",
-        arc_dkim: String "auth.arc_dkim" "DKIM result that a trusted sealer recorded",
-        arc_dmarc: String "auth.arc_dmarc" "DMARC result that a trusted sealer recorded",
-        ptr: String "client.ptr" "Name that reverse DNS gives the client: one that leads back to its address, if any does",
-        ptr_confirmed: Bool "client.ptr_confirmed" "Whether a name of the client's reverse DNS leads back to its address",
-        dnsbl_ip: List "dnsbl.ip" "Names of the DNS lists that have the client's address",
-        dnsbl_domains: List "dnsbl.domains" "Names of the DNS lists that have a domain, or an address that is not the client's",
-        dnsbl_answers: List "dnsbl.answers" "What they answered, such as `zen:xbl`: the list, and the word that its configuration has for the answer",
-        dnsbl_listed: List "dnsbl.listed" "What they have, such as `zen:192.0.2.1`",
-        dnsbl_failed: List "dnsbl.failed" "Names of the DNS lists that could not be asked, answered too late, or refused to answer",
+        source: String "auth.source" "Source of the results: `own` checks, or a trusted `authentication-results` field",
+        spf: String "auth.spf" "SPF result for the envelope sender's domain (RFC 7208): `none`, `neutral`, `pass`, `fail`, \
+            `softfail`, `temperror`, `permerror`",
+        spf_domain: String "auth.spf_domain" "Domain checked by SPF: the envelope sender's, for bounces the HELO name's",
+        spf_aligned: Bool "auth.spf_aligned" "SPF passed for From's organisation",
+        dkim: String "auth.dkim" "Best result of all DKIM signatures (RFC 6376): `pass`, `fail`, `policy` (covers too \
+            little or is too weak), `neutral`, `temperror`, `permerror`, `none` (no signature)",
+        dkim_pass_domains: List "auth.dkim_pass_domains" "Domains with a valid DKIM signature",
+        dkim_aligned: Bool "auth.dkim_aligned" "A valid DKIM signature is of From's organisation",
+        dkim_signatures: Integer "auth.dkim_signatures" "DKIM signatures; own checks only",
+        dkim_partial: Bool "auth.dkim_partial" "A DKIM signature covers only part of the body (`l=`), so anybody can add \
+            to it; own checks only",
+        dmarc: String "auth.dmarc" "DMARC result for From's domain: `pass`, `fail`, `none` (no policy), `temperror`, \
+            `permerror`",
+        dmarc_policy: String "auth.dmarc_policy" "Policy of From's domain for mail that fails: `none`, `quarantine`, \
+            `reject`",
+        arc: String "auth.arc" "Result of the ARC chain (RFC 8617): `pass`, `fail`, `none`, `temperror`, `permerror`",
+        arc_sealer: String "auth.arc_sealer" "Domain of the last sealer of an intact chain",
+        arc_trusted: Bool "auth.arc_trusted" "That sealer is configured as trusted",
+        arc_spf: String "auth.arc_spf" "SPF result recorded by a trusted sealer",
+        arc_dkim: String "auth.arc_dkim" "DKIM result recorded by a trusted sealer",
+        arc_dmarc: String "auth.arc_dmarc" "DMARC result recorded by a trusted sealer",
+        ptr: String "client.ptr" "Reverse DNS name of the client; a confirmed one, if there is any",
+        ptr_confirmed: Bool "client.ptr_confirmed" "A reverse DNS name of the client leads back to its address",
+        dnsbl_ip: List "dnsbl.ip" "DNS lists that have the client's address",
+        dnsbl_domains: List "dnsbl.domains" "DNS lists that have a domain, or an address other than the client's",
+        dnsbl_answers: List "dnsbl.answers" "List and configured meaning of each answer, such as `zen:xbl`",
+        dnsbl_listed: List "dnsbl.listed" "List and listed entry, such as `zen:192.0.2.1`",
+        dnsbl_failed: List "dnsbl.failed" "DNS lists that were unreachable, too late, or refused to answer",
     }
 }
 

@@ -105,8 +105,8 @@ pub enum UnknownFieldPolicy {
 event::columns! {
     /// The columns that every event has.
     pub struct EventColumns {
-        time: Time "event.time" "When the event happened, clamped to its arrival and the allowed skew",
-        arrival: Time "event.arrival" "When the event arrived",
+        time: Time "event.time" "Time of the event, clamped to its arrival and the allowed skew",
+        arrival: Time "event.arrival" "Time of arrival",
     }
 }
 

@@ -17,23 +17,25 @@ use crate::entries;
 event::columns! {
     /// The columns of the robot that a request is of, or claims to be of.
     pub struct RobotColumns {
-        claimed: String "bot.claimed" "Name of the robot that the agent says it is, of `[[robot]]`",
-        verified: Bool "bot.verified" "Whether a robot's signature, name or network was verified; false where none is claimed",
+        claimed: String "bot.claimed" "Robot that the agent claims to be, of `[[robot]]`",
+        verified: Bool "bot.verified" "The robot's signature, name or network was verified; false where none is claimed",
         operator: String "bot.operator" "Operator of the verified robot",
-        method: String "bot.method" "What verified it: `signature`, `network` or `name`",
-        impostor: Bool "bot.impostor" "Whether the request claims to be of a robot that it is not of. Missing while that is not known",
-        refused: String "bot.refused" "Why a robot's signature does not count, such as `expired`, `forged` or `replayed`",
+        method: String "bot.method" "Method of verification: `signature`, `network` or `name`",
+        impostor: Bool "bot.impostor" "The request claims a robot that it is not. Missing while unknown",
+        refused: String "bot.refused" "Reason why a robot's signature does not count, such as `expired`, `forged` or \
+            `replayed`",
     }
 }
 
 event::columns! {
     /// The columns of the application that has signed a request.
     pub struct ApplicationColumns {
-        name: String "app.name" "Application that the signature names, if it is known",
-        version: String "app.version" "Version that the signature names, if it is known",
-        verified: Bool "app.verified" "Whether the signature counts; false where there is none",
-        watched: Bool "app.watched" "Whether the signature counts, and others may have the key of its version",
-        refused: String "app.refused" "Why the signature does not count, such as `retired`, `expired`, `forged` or `replayed`",
+        name: String "app.name" "Application in the signature, if known",
+        version: String "app.version" "Version in the signature, if known",
+        verified: Bool "app.verified" "The signature counts; false without one",
+        watched: Bool "app.watched" "The signature counts, and others may have its version's key",
+        refused: String "app.refused" "Reason why the signature does not count, such as `retired`, `expired`, `forged` or \
+            `replayed`",
     }
 }
 
