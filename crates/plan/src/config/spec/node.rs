@@ -41,8 +41,8 @@ pub(super) const LEDGER: Section = Section {
             "durability",
             SettingType::Durability,
             Some("\"1s\""),
-            "`sync`: on disk before the answer; a length of time: a crash loses at most that much, as long \
-            as a flush takes at most a quarter of it; `none`: written, never waited for",
+            "`sync`: on disk before the answer; a duration: a crash loses at most that much, as long as \
+            a flush takes at most a quarter of it; `none`: written, never waited for",
         ),
         setting(
             "memory",

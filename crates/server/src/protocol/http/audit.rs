@@ -37,7 +37,7 @@ pub(super) struct AuditParams {
     limit: Option<usize>,
 }
 
-/// The audit log: who did what, the oldest first.
+/// The audit log: who did what, oldest first.
 #[utoipa::path(
     get,
     path = "/v1/audit",
@@ -72,7 +72,7 @@ pub(super) async fn audit(
     }))
 }
 
-/// The tokens that are accepted, without their secrets.
+/// Lists the accepted tokens, without secrets.
 #[utoipa::path(
     get,
     path = "/v1/tokens",

@@ -25,10 +25,10 @@ const SPAN: Span = Span::days(1);
 /// Most classes and actions that are named.
 const NAMES_MAX: usize = 100;
 
-/// Begins a back-test: the decisions of this node's journal are judged by other rules, as `tollhouse backtest` does, while the node
-/// decides. A sample spread over the time is judged first, so that there is a report within a second or so; then all of it, the
-/// newest first. One is at work at a time, on one thread, and a few wait. Nothing is counted, learned or logged. `rules` are
-/// checked first, and refused as `POST /v1/rules` refuses them.
+/// Starts a back-test of other rules on this node's journal, as `tollhouse backtest` does. A report on a sample is there
+/// within about a second; the whole follows, newest first. Nothing is counted, learned or logged.
+///
+/// One runs at a time, on one thread, and a few wait. `rules` are checked first, with the errors of `POST /v1/rules`.
 #[utoipa::path(
     post,
     path = "/v1/backtests",
@@ -107,7 +107,7 @@ fn span(request: &api::BacktestRequest, now: Time) -> Result<(Time, Time), HttpF
     Ok((from, to))
 }
 
-/// Lists the back-tests of a pipeline that wait, are at work, or ended last, the newest first, without their reports.
+/// Lists a pipeline's back-tests, newest first, without their reports.
 #[utoipa::path(
     get,
     path = "/v1/backtests",
@@ -125,7 +125,7 @@ pub(super) async fn list(
     Ok(Json(api::BacktestsJson { backtests: jobs.map(|job| shown(&job, false)).collect() }))
 }
 
-/// Answers how far a back-test is, with the report so far: of the sample, then of the whole.
+/// Returns a back-test's progress and its report so far.
 #[utoipa::path(
     get,
     path = "/v1/backtests/{id}",
@@ -141,7 +141,7 @@ pub(crate) async fn backtest(
     Ok(Json(shown(&*found(&node, &id)?, true)))
 }
 
-/// Cancels a back-test, which ends at its next block. The report so far is kept.
+/// Cancels a back-test at its next block. Its report is kept.
 #[utoipa::path(
     delete,
     path = "/v1/backtests/{id}",

@@ -305,7 +305,7 @@ pub(super) struct BanUpdates {
     deleted: Vec<BanEntry>,
 }
 
-/// Changes of the ban list since the same client last asked.
+/// Returns the changes of the ban list since this client last asked.
 #[utoipa::path(
     get,
     path = "/v1/bans/stream",
@@ -339,7 +339,7 @@ pub(super) struct BanListParams {
     pipeline: Option<String>,
 }
 
-/// The addresses and networks that have a label, one a line, for `ipset`, nginx's `geo` and the like.
+/// Lists banned addresses and networks, one a line, for `ipset`, nginx's `geo` and the like.
 #[utoipa::path(
     get,
     path = "/v1/bans/ips",
@@ -437,7 +437,7 @@ pub(super) fn held(
     Ok(Some(bans.of_address(address, now)))
 }
 
-/// The bans on a value, those on networks that an address is in included.
+/// Lists the bans on a value, including those on networks that an address is in.
 #[utoipa::path(
     get,
     path = "/v1/bans",
@@ -499,7 +499,7 @@ pub(crate) struct BanPage {
     pub(crate) all: usize,
 }
 
-/// Searches the ban list, the newest ban first. A page is shorter than asked for where the time for it was over; `next` goes on.
+/// Searches the ban list, newest first. A page may come out short when its time is up; `next` continues.
 #[utoipa::path(
     get,
     path = "/v1/bans/search",
@@ -578,7 +578,7 @@ pub(crate) struct LabelOutcome {
     pub(crate) unshared: bool,
 }
 
-/// Puts a label on a key by hand: rules see it, and enforcement points get it.
+/// Puts a label on a key, for rules and enforcement points.
 #[utoipa::path(
     post,
     path = "/v1/bans",
@@ -625,7 +625,7 @@ pub(crate) struct LiftOutcome {
     pub(crate) unshared: bool,
 }
 
-/// Takes a value off the ban list: its labels with a `decision` end now, for enforcement points and rules.
+/// Lifts the bans on a value: its labels with a `decision` end now, for enforcement points and rules.
 #[utoipa::path(
     delete,
     path = "/v1/bans",

@@ -27,10 +27,10 @@ use crate::protocol::input::{self, BodyFormat, JSON_LINES};
 #[expect(dead_code, reason = "for the description alone")]
 struct ArrowStream(Vec<u8>);
 
-/// Counts events and answers what is then known of their keys, row by row. Nothing is judged or logged.
+/// Counts events and returns what is then known of their keys, row by row. Nothing is decided or logged.
 ///
-/// The answer's columns are called `KIND.VALUE` (`user.count`, `ip.first`, `ip.quality`); what a value says includes
-/// the row's event. A row without a key of a kind has no values of it.
+/// The answer's columns are called `KIND.VALUE` (`user.count`, `ip.first`, `ip.quality`); values include the row's event. A
+/// row without a key of a kind has no values of it.
 #[utoipa::path(
     post,
     path = "/v1/batch/observe",
@@ -67,10 +67,10 @@ pub(super) async fn observe(
     answer(&node, params, &headers, body, BatchOperation::Observe).await
 }
 
-/// Counts, judges and logs events, and answers for each row the decision and what is then known of its keys.
+/// Decides on events, and returns each row's decision and what is then known of its keys.
 ///
 /// Beside the columns of `/v1/batch/observe` an answer has `id`, `score`, `action` and `reasons`. Each row's readings
-/// include the rows before it; what hangs on verdicts is counted after the whole batch is judged.
+/// include the rows before it; what depends on verdicts is counted after the whole batch.
 #[utoipa::path(
     post,
     path = "/v1/batch/decide",

@@ -25,7 +25,7 @@ pub(super) struct ChallengeParams {
     pipeline: Option<String>,
 }
 
-/// Issues a challenge for an event, as hard as what is known of its keys says. Nothing is counted, judged or logged.
+/// Issues a challenge for an event, as hard as its keys' history asks for. Nothing is counted or logged.
 #[utoipa::path(
     post,
     path = "/v1/challenges",
@@ -51,7 +51,7 @@ pub(super) async fn issue(
     issued.map(Json).ok_or_else(|| INVALID_BODY.failure("no challenge can be issued for this event"))
 }
 
-/// Verifies a solved challenge, which is used up by it, and gives the pass that it earns.
+/// Verifies a solved challenge, uses it up, and returns the pass that it earns.
 #[utoipa::path(
     post,
     path = "/v1/challenges/verify",

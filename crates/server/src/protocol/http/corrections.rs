@@ -42,9 +42,10 @@ pub(crate) struct ImpactParams {
     pub(crate) to: Option<String>,
 }
 
-/// Answers what a rule did to past events of this node: for how many it fired, which it alone decided, as each is judged again
-/// without it by the version that decided, and what `POST /v1/rules/corrections` would take back. What one request reads is
-/// bounded; `partial` says that there is more.
+/// Returns what a rule did to past events of this node: how often it fired and alone decided, and what `POST
+/// /v1/rules/corrections` would undo. `partial` means there is more than one request reads.
+///
+/// Each event is decided again without the rule, by the version that decided.
 #[utoipa::path(
     get,
     path = "/v1/rules/impact",
@@ -74,10 +75,12 @@ pub(crate) async fn impact(
     Ok(Json(impact.as_ref().map(api::RuleImpactJson::from).unwrap_or_default()))
 }
 
-/// Takes back what a rule did to past events of this node: the counters that its effects added and, where it alone decided, those
-/// that the action settled, at the time of each event; and the labels and bans that it put on keys, which end now. It is begun, and
-/// `GET /v1/rules/corrections` says how far it is; one is at work at a time. It is never done twice: ordered again, it passes over
-/// what was taken back. Decisions stay as they were logged. First switch the rule off: it goes on otherwise.
+/// Undoes what a rule did to past events of this node: counters of its effects, counters of actions that it alone decided,
+/// and its labels and bans. Switch the rule off first.
+///
+/// Counters change at the time of each event; labels and bans end now. The correction runs in the background, one at a
+/// time, and `GET /v1/rules/corrections` returns its progress. A repeated one passes over what is already undone. Decisions
+/// stay as they were logged.
 #[utoipa::path(
     post,
     path = "/v1/rules/corrections",
@@ -101,7 +104,7 @@ pub(crate) async fn correct(
     Ok((StatusCode::ACCEPTED, progress(State(node)).await))
 }
 
-/// Answers how far the correction is that is at work, or what came of the last one since the start.
+/// Returns the progress of the running correction, or the result of the last one since the start.
 #[utoipa::path(
     get,
     path = "/v1/rules/corrections",

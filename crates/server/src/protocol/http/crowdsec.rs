@@ -126,7 +126,7 @@ impl BanForm for BouncerParams {
     }
 }
 
-/// Changes of the ban list since the same bouncer last asked, as CrowdSec's bouncers read them.
+/// Returns the changes of the ban list since this bouncer last asked, in CrowdSec's format.
 #[utoipa::path(
     get,
     path = "/crowdsec/v1/decisions/stream",
@@ -162,8 +162,7 @@ pub(super) struct BouncerLookupParams {
     kind: Option<String>,
 }
 
-/// The bans on a value, as bouncers in live mode ask for them: those on networks that an address is in included, and `null`
-/// where there are none.
+/// Lists the bans on a value for bouncers in live mode, including those on an address's networks; `null` for none.
 #[utoipa::path(
     get,
     path = "/crowdsec/v1/decisions",
@@ -329,7 +328,7 @@ impl CrowdsecAlertParams {
     }
 }
 
-/// Bans that hold, as `cscli alerts list` and `cscli decisions list` read alerts: the newest first.
+/// Lists active bans, newest first, for `cscli alerts list` and `cscli decisions list`.
 #[utoipa::path(
     get,
     path = "/crowdsec/v1/alerts",
@@ -368,7 +367,7 @@ pub(super) async fn alerts(
     Ok(Json(found))
 }
 
-/// A ban that holds, as `cscli alerts inspect` reads an alert.
+/// An active ban, for `cscli alerts inspect`.
 #[utoipa::path(
     get,
     path = "/crowdsec/v1/alerts/{id}",
@@ -404,8 +403,7 @@ pub(super) struct WatcherToken {
     token: String,
 }
 
-/// Machines (`cscli`) log in before they ask. Nothing is granted here: the password comes back as the token, which each request
-/// is then checked by.
+/// Logs machines (`cscli`) in: returns the password as the token, which is checked on each request.
 #[utoipa::path(
     post,
     path = "/crowdsec/v1/watchers/login",
@@ -421,7 +419,7 @@ pub(super) async fn login(
     Json(WatcherToken { code: 200, expire: Timestamp(node.now() + LOGIN), token: login.password })
 }
 
-/// Bouncers and machines say that they live. Nothing is kept of it.
+/// Accepts heartbeats of bouncers and machines, and keeps nothing.
 #[utoipa::path(
     get,
     path = "/crowdsec/v1/heartbeat",
@@ -433,7 +431,7 @@ pub(super) async fn heartbeat() -> StatusCode {
     StatusCode::OK
 }
 
-/// Bouncers say what they have dropped. It is taken, and nothing is kept of it.
+/// Accepts the metrics of bouncers, and keeps nothing.
 #[utoipa::path(
     post,
     path = "/crowdsec/v1/usage-metrics",

@@ -56,9 +56,10 @@ pub(crate) struct ExportParams {
     pub(crate) after: Option<String>,
 }
 
-/// Past decisions of this node as a file, newest first, by the filters of `GET /v1/decisions`. In CSV, texts that a spreadsheet would
-/// take for formulas get an apostrophe in front. An export that cannot be finished breaks off, so that nobody takes a part for the
-/// whole.
+/// Exports past decisions of this node as a file, newest first, with the filters of `GET /v1/decisions`. A failed export
+/// breaks off.
+///
+/// In CSV, texts that a spreadsheet would take for formulas get an apostrophe in front.
 #[utoipa::path(
     get,
     path = "/v1/decisions/export",

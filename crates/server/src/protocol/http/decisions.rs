@@ -200,9 +200,10 @@ pub(super) async fn page(node: &Arc<Node>, query: DecisionQuery) -> Result<Decis
     Ok(node.searches.run(node.timeout() / 2, work).await??)
 }
 
-/// Lists past decisions, newest first. What one request reads is bounded: a search that finds too few in it answers with what
-/// it has and `partial`, and goes on with `after`. Each decision is on one page, whatever is decided meanwhile; those that were
-/// made after the first page are not on later ones.
+/// Lists past decisions, newest first. `partial` means that the request read its limit before it found enough: continue
+/// with `after`.
+///
+/// Each decision is on one page; those made after the first page are on none.
 #[utoipa::path(
     get,
     path = "/v1/decisions",
@@ -305,10 +306,11 @@ const STREAM_MAX: Duration = Duration::from_secs(600);
 /// The time after which a stream sees that the node is ending.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Shows decisions as they are made: server-sent events named `decision`, whose data is a decision as lists have it. Who takes
-/// them too slowly loses some, and an event `lost` says in its place how many were made that are not shown, whether they fit
-/// or not. At most 16 watch at once. A stream ends after ten minutes, to be asked for again. `GET /v1/decisions` with `since` has
-/// what was missed.
+/// Streams decisions as they are made, as server-sent events named `decision`. Ends after ten minutes; at most 16 clients
+/// at once.
+///
+/// The data is a decision as lists have it. A slow client loses decisions; an event `lost` in their place tells how many,
+/// whether they fit the filter or not. `GET /v1/decisions` with `since` has what was missed.
 #[utoipa::path(
     get,
     path = "/v1/decisions/stream",
@@ -403,9 +405,11 @@ pub(crate) struct StatisticsParams {
 #[into_params(parameter_in = Query)]
 pub(super) struct CommonFactsParams {}
 
-/// The facts that decisions have in common and others have not. Holds the newest 500 decisions that fit, of one pipeline, against as many
-/// of it from before `from`, or before the oldest of them, and answers the values that are at least twice as frequent among the former,
-/// each with the condition that a rule would have. What one request reads is bounded, as for lists.
+/// Finds facts that decisions have in common and others have not: values at least twice as frequent, each with a condition
+/// for a rule. Compares the newest 500 matching decisions of a pipeline with as many before `from`, or before the oldest of
+/// them.
+///
+/// What one request reads is bounded, as for lists.
 #[utoipa::path(
     get,
     path = "/v1/decisions/common",
@@ -440,9 +444,10 @@ pub(crate) async fn own_common(
 /// The time that is spent on statistics.
 const STATISTICS_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Statistics of past decisions of a pipeline, the first if none is named: by action, by rule and label, and by score, with what
-/// moving a line would change. Reads from the newest backwards for two seconds at most, and says how far that was. Such calls
-/// have few places, which rest after each for as long as it took.
+/// Statistics of a pipeline's past decisions (default: the first pipeline): by action, rule, label and score, with what
+/// moving a band would change. Reads back from the newest for at most two seconds, and returns how far it got.
+///
+/// Few such calls run at once, and their place rests after each for as long as it took.
 #[utoipa::path(
     get,
     path = "/v1/decisions/statistics",
@@ -551,8 +556,7 @@ pub(super) struct CountParams {
     rules: Option<String>,
 }
 
-/// Decisions over time: by action, by label, and by rule if these are asked for. They are those of this node, counted in memory
-/// as they are made; a crash loses those of the last minute.
+/// Decisions over time on this node, by action, label and, on request, rule. A crash loses the last minute.
 #[utoipa::path(
     get,
     path = "/v1/counts",

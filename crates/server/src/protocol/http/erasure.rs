@@ -16,10 +16,11 @@ use crate::core::node::Node;
 use crate::core::peers::RelayedRequest;
 use crate::core::problem::{HttpFailure, INTERNAL, ProblemResponses};
 
-/// Erases what is known of keys: decisions on events that had one, with their feedback; statistics and marks of distinct values;
-/// bans; reviews. It is begun, and `GET /v1/erase` says how far it is; one is at work at a time. Decisions go on. It is begun
-/// again at the next start if the node stops. Of nodes that share statistics each erases its own decisions. With `dry_run`
-/// nothing is erased, and it is counted how much there is. Snapshots are left, and named in the end.
+/// Erases what is known of keys: decisions with their feedback, statistics, distinct values, bans and reviews. `dry_run`
+/// only counts. Snapshots are left, and named in the end.
+///
+/// It runs in the background, one at a time, and resumes after a restart; `GET /v1/erase` returns its progress. Decisions
+/// go on. Each node that shares statistics erases its own decisions.
 #[utoipa::path(
     post,
     path = "/v1/erase",
@@ -55,7 +56,7 @@ pub(super) async fn erase(
     Ok((StatusCode::ACCEPTED, progress(State(node)).await))
 }
 
-/// Answers how far the erasure is that is at work, or what came of the last one since the start.
+/// Returns the progress of the running erasure, or the result of the last one since the start.
 #[utoipa::path(
     get,
     path = "/v1/erase",

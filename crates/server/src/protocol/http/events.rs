@@ -76,7 +76,7 @@ pub(super) struct BatchParams {
     pub(super) durability: Option<DurabilityParam>,
 }
 
-/// Counts, judges and logs one event.
+/// Decides on one event, counts and logs it.
 #[utoipa::path(
     post,
     path = "/v1/decide",
@@ -120,7 +120,7 @@ pub(crate) fn undecided(node: &Node, uri: &Uri, failure: &HttpFailure) -> Option
     Some(Json(api::DecisionJson { error: Some(why), ..(&decision).into() }).into_response())
 }
 
-/// Counts one event and answers what was known of its keys before; nothing is judged and nothing logged.
+/// Counts one event and returns what was known of its keys before. Nothing is decided or logged.
 #[utoipa::path(
     post,
     path = "/v1/observe",
@@ -144,7 +144,7 @@ pub(super) async fn observe(
     Ok(Json(api::ExplanationJson { warnings: event.warnings, ..api::ExplanationJson::from(&seen) }))
 }
 
-/// Answers what is known of one event's keys; nothing is counted, judged or logged.
+/// Returns what is known of one event's keys. Nothing is counted, decided or logged.
 #[utoipa::path(
     post,
     path = "/v1/peek",
@@ -168,8 +168,8 @@ pub(super) async fn peek(
     Ok(Json(api::ExplanationJson { warnings: event.warnings, ..api::ExplanationJson::from(&seen) }))
 }
 
-/// Answers what would be decided on one event by what is known now, and why: rules, models, near misses. Nothing is counted,
-/// learned, settled or logged, no challenge is used up, and there is no id to ask for it later.
+/// Returns what would be decided on one event now, and why: rules, models, near misses. Nothing is counted, learned or
+/// logged, no challenge is used up, and the answer has no id to ask for later.
 #[utoipa::path(
     post,
     path = "/v1/check",
@@ -193,9 +193,10 @@ pub(crate) async fn check(
     Ok(Json(api::ExplanationJson { warnings: event.warnings, ..api::ExplanationJson::from(&checked) }))
 }
 
-/// Decides on many events: one a line, answered one a line in the same order. A line that is no event gets an error
-/// line and spoils no other. Lines are decided in order, 256 at a time: what hangs on verdicts is counted after each
-/// such part.
+/// Decides on events, one a line, with one answer a line in the same order. A bad line gets an error line; the others go
+/// on.
+///
+/// Lines are decided in order, 256 at a time: what depends on verdicts is counted after each such part.
 #[utoipa::path(
     post,
     path = "/v1/decide/batch",

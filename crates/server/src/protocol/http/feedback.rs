@@ -33,7 +33,7 @@ pub(super) fn record_id(text: &str) -> Result<RecordId, HttpFailure> {
     text.parse().map_err(|error: journal::RecordIdError| INVALID_PARAMETER.failure(format!("id: {error}")))
 }
 
-/// A past decision with everything that it was made of: facts, readings, reasons.
+/// A past decision with its facts, readings and reasons.
 #[utoipa::path(
     get,
     path = "/v1/decisions/{id}",
@@ -87,8 +87,7 @@ pub(crate) async fn explained(
     Ok(answer)
 }
 
-/// Takes in feedback on a past decision. The same feedback twice by one reporter counts once, and something else
-/// replaces it.
+/// Records feedback on a past decision. The same feedback by one reporter counts once; other feedback replaces it.
 #[utoipa::path(
     post,
     path = "/v1/feedback",
@@ -170,8 +169,8 @@ pub(super) struct FeedbackParams {
     durability: Option<DurabilityParam>,
 }
 
-/// Takes in feedback on many past decisions: one a line, answered one a line in the same order. A line that cannot be
-/// taken in gets an error line and spoils no other.
+/// Records feedback on past decisions, one a line, with one answer a line in the same order. A bad line gets an error line;
+/// the others go on.
 #[utoipa::path(
     post,
     path = "/v1/feedback/batch",
@@ -334,8 +333,8 @@ pub(crate) struct LearnParams {
     pub(crate) envelope: Option<EnvelopeSource>,
 }
 
-/// Takes in feedback on an event that was not decided here. The same feedback twice of one event id, or
-/// without one of the same body, counts once.
+/// Records feedback on an event that was not decided here. The same feedback on one event id, or without an id on one body,
+/// counts once.
 #[utoipa::path(
     post,
     path = "/v1/learn",

@@ -39,7 +39,7 @@ pub(super) struct BaitParams {
     pipeline: Option<String>,
 }
 
-/// Issues the token of a form that is rendered for a visitor. Nothing is judged or logged.
+/// Issues a form's token for a visitor. Nothing is decided or logged.
 #[utoipa::path(
     post,
     path = "/v1/forms",
@@ -72,7 +72,7 @@ pub(super) async fn issue(
     Ok(Json(api::FormTokenJson { token, seconds: seconds(plan.expires) }))
 }
 
-/// Answers the names of honeypot fields and links that hold now, with the HTML for them.
+/// Returns the current names of honeypot fields and links, with their HTML.
 #[utoipa::path(
     get,
     path = "/v1/baits",

@@ -29,8 +29,8 @@ pub(crate) struct LearnersParams {
     pub(crate) pipeline: Option<String>,
 }
 
-/// Answers what learns in a pipeline: its lines with what they promise and what came of it, its classifiers with what they were taught,
-/// its models with what they look at.
+/// Lists what learns in a pipeline: bands with their promises and results, classifiers with their training, models with
+/// their inputs.
 #[utoipa::path(
     get,
     path = "/v1/learners",
@@ -61,9 +61,10 @@ pub(crate) struct AnomalyParams {
     pub(crate) pipeline: Option<String>,
 }
 
-/// Answers what is unlike its past within the last hour on this node: traffic, actions and rules against the same hours of up to 14
-/// days before, keys that have become hot, promises and probabilities that do not come true. It is looked for at most once a
-/// minute; a look costs what `/v1/top` costs for each kind.
+/// Lists what is unusual in the last hour on this node: traffic, actions and rules against the same hours of up to 14 days
+/// before, keys that became hot, promises and probabilities that do not hold.
+///
+/// Looks at most once a minute; a look costs as much as `/v1/top` for each kind.
 #[utoipa::path(
     get,
     path = "/v1/anomalies",

@@ -101,7 +101,7 @@ fn take_response(taken: &[TakeResult], answer: api::LimitAnswer) -> Response {
     response
 }
 
-/// All limits, as configured.
+/// Lists all limits, as configured.
 #[utoipa::path(
     get,
     path = "/v1/limits",
@@ -115,7 +115,7 @@ pub(crate) async fn limits(State(node): State<Arc<Node>>) -> Json<Vec<api::Limit
     Json(plan.limits.iter().map(info).collect())
 }
 
-/// Takes from a limit, and from those that are taken with it.
+/// Takes from a limit, and from those taken with it.
 #[utoipa::path(
     post,
     path = "/v1/limits/{name}/take",
@@ -140,7 +140,7 @@ pub(super) async fn take(
     Ok(take_response(&taken, answer))
 }
 
-/// Answers what a take would get. Takes nothing; also tells the truth of limits that ban in the shadow.
+/// Returns what a take would return, without taking. Also shows the truth about shadow bans.
 #[utoipa::path(
     post,
     path = "/v1/limits/{name}/peek",
@@ -186,7 +186,7 @@ pub(super) async fn refund(
     Ok(Json(looked(&node, &group, Some(0)).await))
 }
 
-/// Settles what was taken for a cost that was not known yet.
+/// Settles a take whose cost was unknown.
 #[utoipa::path(
     post,
     path = "/v1/limits/{name}/settle",
@@ -207,7 +207,7 @@ pub(super) async fn settle(
     Ok(Json(looked(&node, &group, Some(0)).await))
 }
 
-/// Makes a key as if it had used so much, or nothing, and lifts its ban.
+/// Sets a key's use to a number or to nothing, and lifts its ban.
 #[utoipa::path(
     post,
     path = "/v1/limits/{name}/reset",
@@ -231,7 +231,7 @@ pub(super) async fn reset(
     Ok(Json(looked(&node, &group, Some(0)).await))
 }
 
-/// The overrides of a limit that were posted.
+/// Lists the posted overrides of a limit.
 #[utoipa::path(
     get,
     path = "/v1/limits/{name}/overrides",
@@ -250,7 +250,7 @@ pub(super) async fn overrides(
     Ok(Json(api::LimitOverrides { overrides }))
 }
 
-/// Posts an override, instead of an earlier one of the same key.
+/// Posts an override, replacing an earlier one of the same key.
 #[utoipa::path(
     put,
     path = "/v1/limits/{name}/overrides",

@@ -40,8 +40,8 @@ pub(super) struct ReportParams {
     class: Option<String>,
 }
 
-/// Takes in a mail in which somebody reports other mail. Who reports is the authenticated user, or else an envelope sender
-/// that may; never what the mail says.
+/// Records a mail in which somebody reports other mail. The reporter is the authenticated user, or an envelope sender
+/// allowed to report; never what the mail says.
 #[utoipa::path(
     post,
     path = "/v1/report",

@@ -18,7 +18,7 @@ use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, INTERNAL, ProblemResponses, UNAVAILABLE};
 use crate::core::viewer::{CONSOLE, wants_page};
 
-/// Lists the pipelines of the node with their kinds, bands and rules.
+/// Lists the node's pipelines with their kinds, bands and rules.
 #[utoipa::path(
     get,
     path = "/v1/pipelines",
@@ -34,7 +34,7 @@ pub(crate) async fn pipelines(State(node): State<Arc<Node>>) -> Json<api::Pipeli
     Json(api::PipelinesJson { pipelines: pipelines.collect() })
 }
 
-/// Returns whether the process is alive. Never needs a token.
+/// Returns whether the process is alive. Needs no token.
 #[utoipa::path(
     get,
     path = "/healthz",
@@ -46,9 +46,10 @@ pub(super) async fn healthz() -> Json<api::HealthJson> {
     Json(api::HealthJson::of(Vec::new()))
 }
 
-/// Makes a copy of the data directory, in its `snapshots`. Requests go on meanwhile. Closed files are hard links where the
-/// file system can, so this is quick; the copy takes up room once the originals are tidied away. At
-/// most four are made in a minute. One whose caller has gone, or whose time is over, ends, and nothing of it is left.
+/// Copies the data directory into its `snapshots`, while requests go on. At most four a minute.
+///
+/// Closed files are hard links where the file system allows, so this is quick; the copy takes up room once the originals
+/// are removed. If the caller leaves or its time is up, the copy is removed.
 #[utoipa::path(
     post,
     path = "/v1/snapshots",
@@ -67,8 +68,7 @@ pub(super) async fn snapshot(
     Ok((StatusCode::CREATED, Json(api::SnapshotJson { name })))
 }
 
-/// Returns whether the node takes requests; if not, why. Never needs a token. The conditions say what is wrong with a node
-/// that still takes them.
+/// Returns whether the node takes requests and, if not, why. Lists conditions of a degraded node. Needs no token.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -94,7 +94,8 @@ pub(crate) struct SettingsParams {
     pub(crate) text: Option<String>,
 }
 
-/// Every setting with its origin: default, preset, file, environment or flag, as the files have it now. Secrets are not shown.
+/// Every setting with its origin (default, preset, file, environment or flag), from the files as they are now. Secrets are
+/// hidden.
 #[utoipa::path(
     get,
     path = "/v1/settings",
@@ -117,7 +118,7 @@ pub(crate) async fn settings(
     Ok(Json(api::SettingsJson { settings: settings.collect() }))
 }
 
-/// Counters and sizes, in the OpenMetrics text format that Prometheus reads.
+/// Metrics in the OpenMetrics text format of Prometheus.
 #[utoipa::path(
     get,
     path = "/metrics",
@@ -248,7 +249,7 @@ GET  /openapi.json        all of this, for programs
 GET  /                    this page; for browsers the console
 ";
 
-/// The URLs, for people. A browser is led to the console instead.
+/// The URLs, for people. Browsers are redirected to the console.
 #[utoipa::path(
     get,
     path = "/",

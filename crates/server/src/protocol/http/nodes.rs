@@ -15,8 +15,8 @@ use crate::core::peers::{ModelEntry, NodeEntry};
 use crate::core::problem::{HttpFailure, INVALID_PARAMETER, ProblemResponses, shown};
 use crate::core::relay;
 
-/// Lists the nodes that share this one's statistics, itself included: where each is reached, and what it runs. A node whose
-/// statistics are its own is alone.
+/// Lists the nodes that share this one's statistics, itself included: the address of each, and what it runs. A node with
+/// its own statistics is alone.
 #[utoipa::path(
     get,
     path = "/v1/nodes",
@@ -37,7 +37,7 @@ pub(super) async fn nodes(State(node): State<Arc<Node>>) -> Json<api::NodesJson>
     Json(api::NodesJson { nodes })
 }
 
-/// Takes a node that is gone for good out of the list. Its number is given to nobody else; if it comes back, it is there again.
+/// Removes a dead node from the list. Its number is not reused; if it returns, it is listed again.
 #[utoipa::path(
     delete,
     path = "/v1/nodes/{number}",

@@ -12,7 +12,7 @@ use crate::core::node::Node;
 use crate::core::notifications::{Notice, NotificationChannel, send};
 use crate::core::problem::{HttpFailure, OVERLOADED, ProblemResponses, UNKNOWN_NAME, shown};
 
-/// Lists the places that are told what happens: what was sent to each, what waits, and what is wrong.
+/// Lists the targets of notifications: what was sent, what waits, and what is wrong.
 #[utoipa::path(
     get,
     path = "/v1/notifications",
@@ -52,8 +52,8 @@ impl Drop for TestRight<'_> {
     }
 }
 
-/// Sends a test to a place at once, whatever its quiet hours are, and answers what came of it. A report to AbuseIPDB cannot be
-/// tested without accusing somebody: none is sent.
+/// Sends a test at once, even in quiet hours, and returns the result. Does not test AbuseIPDB, since a report would accuse
+/// somebody.
 #[utoipa::path(
     post,
     path = "/v1/notifications/{name}/test",

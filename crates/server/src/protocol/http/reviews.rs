@@ -111,7 +111,7 @@ fn shown_review(node: &Node, item: &ReviewItem) -> ReviewJson {
     ReviewJson::new(item, &node.engine.plan().node.review, node.now())
 }
 
-/// The queue of reviews: decisions that people are to look at.
+/// Lists reviews: decisions for people to look at.
 #[utoipa::path(
     get,
     path = "/v1/reviews",
@@ -228,7 +228,7 @@ fn key(node: &Node, pipeline: Option<&str>, kind: &str, value: &str) -> Result<K
     Ok(node.engine.review_key(&pipeline, kind, value)?)
 }
 
-/// One review. Who asked for the decision learns here what came of it: its `verdict`, once it is `decided`.
+/// A review, with its `verdict` once it is `decided`: poll this for the result.
 #[utoipa::path(
     get,
     path = "/v1/reviews/{id}",
@@ -259,7 +259,7 @@ pub(crate) async fn review(
     Ok(Json(ReviewJson { keys: known.collect(), ..shown_review(&node, &item) }))
 }
 
-/// Gives a review to a reviewer for the time of `claim` of [review]. Claimed again it is his for longer.
+/// Assigns a review to a reviewer for the `claim` time of `[review]`. Claiming again extends it.
 #[utoipa::path(
     post,
     path = "/v1/reviews/{id}/claim",
@@ -283,7 +283,7 @@ pub(crate) async fn claim(
     Ok(Json(shown_review(&node, &item)))
 }
 
-/// Takes back a reviewer's claim.
+/// Releases a reviewer's claim.
 #[utoipa::path(
     post,
     path = "/v1/reviews/{id}/release",
@@ -355,8 +355,8 @@ pub(super) async fn comment(
     Ok(Json(shown_review(&node, &item)))
 }
 
-/// Takes a reviewer's word on a review, which is feedback on the decision, too. It is decided once enough reviewers say the
-/// same (`agreement` of [review]); two that differ escalate it. The same word again counts once.
+/// Records a reviewer's vote on a review, also as feedback. Enough equal votes (`agreement` of `[review]`) decide it, two
+/// that differ escalate it, and a repeated vote counts once.
 #[utoipa::path(
     post,
     path = "/v1/reviews/{id}/decide",
@@ -386,7 +386,7 @@ pub(crate) async fn decide(
     Ok(Json(ReviewedJson::new(reviewed.await??, &node.engine.plan().node.review, now)))
 }
 
-/// Takes a reviewer's word on all reviews that share a key and are not decided, such as all posts with a link.
+/// Records a reviewer's vote on all undecided reviews that share a key, such as all posts with a link.
 #[utoipa::path(
     post,
     path = "/v1/reviews/decide",

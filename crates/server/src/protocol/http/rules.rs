@@ -98,7 +98,7 @@ where
     Ok(Json(api::ReloadOutcomeJson { behind, ..api::ReloadOutcomeJson::new(&reloaded, dry_run) }))
 }
 
-/// Answers the text that was posted over the file of a pipeline, and the versions that can be gone back to.
+/// Returns a pipeline's posted rules and the versions kept for rollback.
 #[utoipa::path(
     get,
     path = "/v1/rules",
@@ -114,9 +114,10 @@ pub(crate) async fn rules(
     Ok(Json(api::RulesJson::from(&node.engine.rules_info(&pipeline))))
 }
 
-/// Lays a text of rules over the file of a pipeline, as that is laid over its preset: an entry of the same name is
-/// changed key by key. It takes the place of what was posted before; an empty one takes that away. If anything is wrong
-/// with it, nothing changes and all of it is told.
+/// Lays rules over a pipeline's file, replacing those posted before; an empty text removes them. An error changes nothing,
+/// and all errors are returned.
+///
+/// They are laid over the file as the file is over its preset: an entry of the same name is changed key by key.
 #[utoipa::path(
     post,
     path = "/v1/rules",
@@ -150,7 +151,7 @@ pub(crate) async fn post(
     .await
 }
 
-/// Takes over what the configuration's files say now, as SIGHUP does. Settings of the node are heeded by a restart only.
+/// Reloads the configuration files, like SIGHUP. Node settings need a restart.
 #[utoipa::path(
     post,
     path = "/v1/rules/reload",
@@ -166,8 +167,7 @@ pub(super) async fn reload(
     change(&node, dry_run, |change| change(Proposal::Files)).await
 }
 
-/// Goes back to a version of a pipeline that is kept. It is in force, also after a restart, until the files change or
-/// rules are posted.
+/// Returns to a kept version of a pipeline, also across restarts, until the files change or rules are posted.
 #[utoipa::path(
     post,
     path = "/v1/rules/rollback",
@@ -186,9 +186,10 @@ pub(crate) async fn rollback(
         .await
 }
 
-/// Lets the candidate that was posted decide for a share of the events, or for the events of some nodes: a canary. The rest goes on
-/// as before, and both are compared. An event is the canary's by its first key, in the order of the pipeline's kinds, else by its id. A
-/// share of 0 lets it decide for none again.
+/// Lets the posted candidate decide for a share of the events, or for those of some nodes, and compares both. A share of 0
+/// ends it.
+///
+/// An event is the canary's by its first key, in the order of the pipeline's kinds, else by its id.
 #[utoipa::path(
     post,
     path = "/v1/rules/canary",
@@ -225,7 +226,7 @@ pub(crate) async fn canary(
     .await
 }
 
-/// Enforces the candidate that was posted, instead of what was posted before.
+/// Enforces the posted candidate.
 #[utoipa::path(
     post,
     path = "/v1/rules/promote",
@@ -242,7 +243,7 @@ pub(crate) async fn promote(
     change(&node, false, move |change| change(Proposal::Promote { pipeline: &pipeline })).await
 }
 
-/// Compares the candidate of a pipeline with what is enforced, on the events since either was changed.
+/// Compares a pipeline's candidate with the enforced rules, on the events since either changed.
 #[utoipa::path(
     get,
     path = "/v1/rules/comparison",
@@ -263,8 +264,8 @@ pub(crate) async fn comparison(
     Ok(Json(api::ComparisonJson::from(&comparison)))
 }
 
-/// Answers the text of a version: every setting of the pipeline, with those of its preset, and who put it in force. The version is
-/// one that is kept, or as much of its beginning as no other has, or `candidate`. With `against` also the lines that differ.
+/// Returns a version's text: every setting of the pipeline and its preset, and who enforced it; with `against` also the
+/// differing lines. Name a version by a unique prefix, or `candidate`.
 #[utoipa::path(
     get,
     path = "/v1/rules/versions/{version}",
@@ -288,8 +289,8 @@ pub(crate) async fn version(
     Ok(Json(node.scans.run(node.timeout() / 2, work).await??))
 }
 
-/// Lists the names that conditions of a pipeline's rules may have, for editors that complete them: facts, counts of keys, labels,
-/// sets, rules and functions.
+/// Lists the names that a pipeline's conditions can use, for completion in editors: facts, counts of keys, labels, sets,
+/// rules and functions.
 #[utoipa::path(
     get,
     path = "/v1/rules/names",

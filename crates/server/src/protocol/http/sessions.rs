@@ -23,8 +23,8 @@ pub(crate) const BODY_BYTES_MAX: usize = 4096;
 /// The name of the listener in the log and metrics.
 const HTTP: &str = "http";
 
-/// Begins a session of somebody whom `tollhouse user` has added. Its secret is sent like a token, and has the scopes of the
-/// person's role. A wrong password is answered late. Needs no token.
+/// Logs in a user of `tollhouse user`. The returned secret is sent like a token and has the scopes of the user's role. A
+/// wrong password is answered late. Needs no token.
 #[utoipa::path(
     post,
     path = "/v1/sessions",
@@ -86,7 +86,7 @@ pub(crate) async fn note_begun(node: &Node, session: &Session) -> Result<(), Htt
     node.audit.append(entry).await
 }
 
-/// The sessions that hold.
+/// Lists the sessions that hold.
 #[utoipa::path(
     get,
     path = "/v1/sessions",
@@ -99,7 +99,7 @@ pub(super) async fn list(State(node): State<Arc<Node>>) -> Json<api::SessionsJso
     Json(api::SessionsJson { sessions: sessions.into_iter().map(api::SessionJson::from).collect() })
 }
 
-/// Ends a session: one's own, or with the scope `administer` anybody's.
+/// Ends a session: your own, or with scope `administer` anybody's.
 #[utoipa::path(
     delete,
     path = "/v1/sessions/{id}",

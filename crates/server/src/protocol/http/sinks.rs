@@ -10,8 +10,7 @@ use crate::api::{self, Timestamp};
 use crate::core::node::Node;
 use crate::core::problem::ProblemResponses;
 
-/// Lists the brokers that the node sends decisions and feedback to: what was sent to each, how far behind it is, and what is
-/// wrong.
+/// Lists the brokers that the node sends to: what was sent, how far each lags, and what is wrong.
 #[utoipa::path(
     get,
     path = "/v1/sinks",

@@ -11,7 +11,7 @@ use crate::core::node::Node;
 use crate::core::problem::ProblemResponses;
 use crate::core::sources::SourceStatus;
 
-/// Lists the sources that the node reads by itself: what was read of each, how far behind it is, and what is wrong.
+/// Lists the sources that the node reads: what was read, how far each lags, and what is wrong.
 #[utoipa::path(
     get,
     path = "/v1/sources",

@@ -39,7 +39,7 @@ pub(crate) struct TimelineParams {
     pub(crate) to: Option<String>,
 }
 
-/// Answers all that is kept of one key.
+/// Returns all that is kept of a key.
 #[utoipa::path(
     get,
     path = "/v1/timeline",
@@ -83,7 +83,7 @@ pub(crate) struct KeyLookupParams {
     pub(crate) pipeline: Option<String>,
 }
 
-/// Looks a value up under every kind that takes it, and answers those of which something is counted. Nothing is counted.
+/// Looks a value up under every kind that takes it, and returns the keys with counts. Counts nothing.
 #[utoipa::path(
     get,
     path = "/v1/keys",
@@ -128,8 +128,8 @@ pub(crate) struct RelatedKeyParams {
     pub(crate) from: Option<String>,
 }
 
-/// Answers the keys that share the latest decisions with a key, up to a thousand: the accounts of a device, the addresses of an
-/// account. They are read from decisions of this node, as statistics keep hashes. Keys of several fields are left out.
+/// Lists up to a thousand keys that share recent decisions with a key: a device's accounts, an account's addresses. Reads
+/// this node's decisions, since statistics keep hashes. Keys of several fields are left out.
 #[utoipa::path(
     get,
     path = "/v1/keys/related",
@@ -153,7 +153,7 @@ pub(crate) async fn related(
     Ok(Json(api::RelatedKeysJson::new(&pipeline.name, &name, &related)))
 }
 
-/// Answers what is counted of many keys, in one request to where statistics are. Nothing is counted.
+/// Returns the counts of many keys in one request. Counts nothing.
 #[utoipa::path(
     post,
     path = "/v1/readings",
@@ -196,9 +196,11 @@ pub(crate) struct TopParams {
     pub(crate) limit: Option<usize>,
 }
 
-/// The keys of a kind with the largest counts now. Looks at every key in memory, and reads those on disk that were
-/// used since the window began. Such calls have few places, which rest after each for as long as it took; one whose caller
-/// has gone, or whose time is over, ends.
+/// Lists the keys of a kind with the largest counts now. Reads every key in memory, and those on disk that were used since
+/// the window began.
+///
+/// Few such calls run at once, and their place rests after each for as long as it took. A call ends when its caller leaves
+/// or its time is up.
 #[utoipa::path(
     get,
     path = "/v1/top",
@@ -262,8 +264,8 @@ pub(crate) struct ReputationParams {
     pub(crate) limit: Option<usize>,
 }
 
-/// The keys with the worst or the best reputations, among those of which its parts have counted most within a half-life. Costs
-/// what `/v1/top` costs for each part.
+/// Lists the keys with the worst or best reputations, among those whose parts counted most within a half-life. Costs as
+/// much as `/v1/top` for each part.
 #[utoipa::path(
     get,
     path = "/v1/reputations",
