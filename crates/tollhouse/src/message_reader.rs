@@ -28,7 +28,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// The messages to read.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct MessageFiles {
-    /// Message files, directories (recursive, by name), mailboxes, or - for standard input
+    /// Messages, mailboxes or directories (recursive, by name), or - for standard input
     #[arg(required = true, value_name = "FILE|DIR|MBOX|-")]
     files: Vec<PathBuf>,
 }
@@ -36,13 +36,13 @@ pub(crate) struct MessageFiles {
 /// The way to read messages.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct MessageOptions {
-    /// Let each message arrive at its own time, not now; one without a time arrives with the message before it
+    /// Use each message's own time instead of now; one without a time gets its predecessor's
     #[arg(long)]
     pub(crate) message_time: bool,
-    /// Source of client, sender and recipients: the fields that your own servers wrote, or none
+    /// Source of client, sender and recipients: header fields of your own servers, or none
     #[arg(long, value_enum, default_value_t = EnvelopeOption::Headers, value_name = "SOURCE")]
     pub(crate) envelope: EnvelopeOption,
-    /// Pipeline that judges, instead of the first one that reads messages
+    /// Pipeline [default: the first that reads messages]
     #[arg(long, value_name = "NAME")]
     pub(crate) pipeline: Option<String>,
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub(crate) struct MessageOptions {
 /// The number of threads that prepare events.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(crate) struct ThreadsOption {
-    /// Threads that read and prepare ahead of the deciding thread; 1: a single thread [default: all cores]
+    /// Threads that prepare events for the deciding one; 1: one thread in all [default: all cores]
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     threads: Option<NonZeroUsize>,
 }

@@ -11,7 +11,8 @@ use crate::exit::CommandError;
 /// `--journal`, of commands that read decisions.
 #[derive(clap::Args)]
 pub(crate) struct JournalOption {
-    /// Read the decisions that all nodes uploaded there instead of the data directory's: s3://BUCKET/PREFIX, gs://..., az://... or file:///DIRECTORY
+    /// Read all nodes' uploaded decisions instead of the data directory's: s3://BUCKET/PREFIX, gs://..., az://... or
+    /// file:///DIRECTORY
     #[arg(long, value_name = "URL")]
     journal: Option<String>,
 }

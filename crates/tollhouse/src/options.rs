@@ -27,7 +27,7 @@ pub(crate) struct EngineOptions {
     /// Data directory [env: TOLLHOUSE_DATA]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Configuration file, instead of the data directory's own
+    /// Configuration file [default: the data directory's]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Setting that overrides file and environment
@@ -38,7 +38,7 @@ pub(crate) struct EngineOptions {
 /// The server to ask.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ServerOptions {
-    /// Ask the server at this address, such as http://127.0.0.1:8377, instead of working on the data directory
+    /// Server to ask instead of the data directory, such as http://127.0.0.1:8377
     #[arg(long, value_name = "URL", conflicts_with_all = ["data", "config", "set"])]
     pub(crate) server: Option<String>,
     /// Bearer token for the server
@@ -51,7 +51,7 @@ pub(crate) struct ServerOptions {
 /// The server that a command works on, where there is no other way.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct TargetServerOptions {
-    /// Address of the server, such as http://127.0.0.1:8377
+    /// Server, such as http://127.0.0.1:8377
     #[arg(long, value_name = "URL")]
     server: String,
     /// Bearer token for the server
@@ -99,7 +99,7 @@ impl FromStr for SettingOverride {
 /// The format of what a command prints.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct JsonOption {
-    /// One JSON object a line on standard output, and nothing else there
+    /// Print one JSON object a line, and nothing else, to standard output
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -173,10 +173,10 @@ impl EngineOptions {
 /// The configuration to read, for commands that need no statistics.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ConfigOptions {
-    /// The configuration's main file; without it that of the data directory
+    /// Main configuration file [default: the data directory's]
     #[arg(value_name = "FILE", conflicts_with_all = ["config", "preset"])]
     file: Option<PathBuf>,
-    /// A preset as it is in the binary, instead of a file
+    /// Built-in preset, instead of a file
     #[arg(long, value_name = "NAME", value_parser = preset_named, conflicts_with = "config")]
     preset: Option<&'static Preset>,
     #[command(flatten)]

@@ -10,13 +10,13 @@ use crate::exit::CommandError;
 /// The files of a server's authorities and of the own certificate.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct TrustOptions {
-    /// Certificate authorities of a server at https://..., in PEM, instead of the system's
+    /// PEM authorities of an https server, instead of the system's
     #[arg(long, env = "TOLLHOUSE_CA", value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// Client certificate for such a server, in PEM
+    /// PEM client certificate for the server
     #[arg(long, value_name = "FILE", requires = "client_key")]
     pub(crate) client_cert: Option<PathBuf>,
-    /// Private key of that certificate, in PEM
+    /// Its private key, in PEM
     #[arg(long, value_name = "FILE", requires = "client_cert")]
     pub(crate) client_key: Option<PathBuf>,
 }

@@ -8,22 +8,22 @@ use crate::console::{DIM, Output, PLAIN, TableCell, TextTable, YELLOW, printable
 use crate::exit::{CommandError, Exit};
 use crate::options::{Backend, EngineOptions, JsonOption, ServerOptions, time};
 
-/// Show what is unlike its past within the last hour: traffic, actions, rules, hot keys, promises
+/// Show what is unusual in the last hour: traffic, actions, rules, hot keys, promises
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse anomalies --server http://127.0.0.1:8377
   tollhouse anomalies --data ./data --pipeline mail --at 2026-05-17T10:00:00Z --json
 
-Counts are held against the same hours of up to 14 days before, or of a young pipeline against the
-hours of the day before; actions and rules by their share of decisions. What is more than four
-standard deviations and more than ten away is shown. `tollhouse decisions --rule NAME --from TIME`
-shows the decisions behind it. Exit code 1: there is something.")]
+Compares counts with the same hours of up to 14 days before (for a young pipeline, the hours of the
+day before), and actions and rules by their share of decisions. Shows what is more than four
+standard deviations and more than ten away. `tollhouse decisions --rule NAME --from TIME` shows the
+decisions behind it. Exit code 1: there are anomalies.")]
 pub(crate) struct AnomaliesArgs {
-    /// Only of this pipeline
+    /// Only this pipeline
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
-    /// Time at which the hour ends, instead of now; offline only
+    /// End of the hour [default: now]; offline only
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "server")]
     at: Option<Time>,
     #[command(flatten)]

@@ -11,7 +11,7 @@ use crate::console::{BOLD, DIM, Output, TableCell, TextTable, error, printable, 
 use crate::exit::{CommandError, Exit};
 use crate::options::{EngineOptions, JsonOption, ServerOptions, time};
 
-/// Show the audit log, or verify that nobody changed it
+/// Show or verify the audit log
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -21,29 +21,29 @@ Examples:
   tollhouse audit --verify --data ./data
   tollhouse audit --verify --expect 1034:9f86d081… --data ./data
 
---verify reads all lines and proves that none was changed, removed or put in after it was written,
-as far as the files can: somebody who may write them can rewrite all of them from some line on, or
-cut lines off at the end. Note the line that it prints elsewhere, and give it to the next
-verification with --expect: all up to that line is then proved to be what it was.
+--verify reads all lines and proves that none was changed, removed or inserted, as far as files can:
+whoever may write them can rewrite everything from some line on, or cut off the end. So note the
+line that it prints elsewhere, and pass it to the next --verify with --expect: this proves all up to
+that line.
 
-Exit code 1 if the chain does not hold.")]
+Exit code 1: the chain does not hold.")]
 pub(crate) struct AuditArgs {
-    /// Verify the chain of the whole log
+    /// Verify the whole chain
     #[arg(long, conflicts_with_all = ["since", "by", "action", "limit", "server"])]
     verify: bool,
-    /// A line that was noted elsewhere: its number, a colon, and its hash
+    /// Line noted elsewhere: number, colon, hash
     #[arg(long, value_name = "NUMBER:HASH", requires = "verify", value_parser = head)]
     expect: Option<AuditHead>,
-    /// Only what was done at this time and later: RFC 3339, a date, or seconds since 1970
+    /// Only from this time on: RFC 3339, a date, or seconds since 1970
     #[arg(long, value_name = "TIME", value_parser = time)]
     since: Option<Time>,
-    /// Only what this token or user did
+    /// Only by this token or user
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
-    /// Only this action, such as rules.post, or group of actions, such as rules
+    /// Only this action, such as rules.post, or group, such as rules
     #[arg(long, value_name = "ACTION")]
     action: Option<String>,
-    /// Entries to show, at most: the latest
+    /// Most entries to show, the latest
     #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     limit: u64,
     #[command(flatten)]

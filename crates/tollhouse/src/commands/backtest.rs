@@ -27,7 +27,7 @@ use crate::object_journal::JournalOption;
 use crate::options::{EngineOptions, JsonOption, ServerOptions, time};
 use crate::ordered_pool::map_ordered;
 
-/// Judge the journal's decisions by other rules or models, and show what changes
+/// Test other rules or models on the journal's decisions
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -40,29 +40,28 @@ Examples:
   tollhouse backtest --server http://127.0.0.1:8377 --rules posted.toml --last 1h
   tollhouse backtest --server http://127.0.0.1:8377 --kept 3f9c --last 7d
 
-Reads facts and readings as they were logged, and changes nothing; a server may run on the
-directory. Rules that need a fact that was not logged are left out and named. Precision, recall and
-false positive rate cover decisions with feedback. --replay counts all events and feedback of the
-journal anew instead of reading logged readings. With --server the server goes through its own
-journal in the background, and --rules is a text as `tollhouse rules post` takes it: it is laid over
-the pipeline's file. Ctrl-C cancels it.")]
+Uses facts and readings as logged, and changes nothing; a server may run on the directory. Rules
+that need an unlogged fact are left out and listed. Precision, recall and false positive rate cover
+decisions with feedback. --replay recounts all events and feedback of the journal instead of using
+logged readings. With --server the server tests its own journal in the background; --rules is then a
+text as for `tollhouse rules post`, laid over the pipeline's file. Ctrl-C cancels it.")]
 pub(crate) struct BacktestArgs {
-    /// Configuration file with the rules to try, instead of the data directory's own
+    /// Configuration file with the rules to try [default: the data directory's]
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
-    /// With --server: a version that the server keeps, or a unique beginning of it
+    /// With --server: a kept version, or a unique prefix
     #[arg(long, value_name = "VERSION", requires = "server", conflicts_with = "rules")]
     kept: Option<String>,
-    /// With --server: the candidate that was posted
+    /// With --server: the posted candidate
     #[arg(long, requires = "server", conflicts_with_all = ["rules", "kept"])]
     candidate: bool,
-    /// With --server: the time before now whose decisions are read [default: 1d]
+    /// With --server: span to read, back from now [default: 1d]
     #[arg(long, value_name = "SPAN", requires = "server", conflicts_with = "from")]
     last: Option<event::Span>,
-    /// Model file to try instead of the one that the configuration names
+    /// Model file to try instead of the configured one
     #[arg(long, value_name = "NAME=FILE")]
     model: Vec<ModelFile>,
-    /// Pipeline whose decisions are judged, by default the first one of the rules
+    /// Pipeline to test [default: the first of the rules]
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
     /// Only events at this time or later
@@ -71,13 +70,13 @@ pub(crate) struct BacktestArgs {
     /// Only events before this time
     #[arg(long, value_name = "TIME", value_parser = time)]
     to: Option<Time>,
-    /// Judgement of events that should be caught [default: what `[reports]` calls `bad`, or else spam, bad, complaint, abuse, fraud]
+    /// Class of events to catch [default: `bad` of `[reports]`, else spam, bad, complaint, abuse, fraud]
     #[arg(long, value_name = "CLASS")]
     bad: Vec<String>,
-    /// Action that catches an event [default: all but accept]
+    /// Action that counts as caught [default: all but accept]
     #[arg(long, value_name = "ACTION")]
     caught: Vec<Action>,
-    /// Count all events anew from the journal's beginning, for rules that need other statistics; on one thread
+    /// Recount all events from the journal's beginning, for rules with other statistics; on one thread
     #[arg(long)]
     replay: bool,
     #[command(flatten)]

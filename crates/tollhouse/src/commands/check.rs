@@ -16,7 +16,7 @@ use crate::message_reader::{
 use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, ServerOptions, preset_named};
 use crate::tally::VerdictTally;
 
-/// Judge messages
+/// Decide on messages
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -26,19 +26,19 @@ Examples:
   tollhouse check --server http://127.0.0.1:8377 - < message.eml
   tollhouse check --dns --set 'dns.resolvers=[\"127.0.0.1\"]' message.eml
 
-Messages are decided in the order of the input, whatever the number of threads: each sees what those
-before it left. An unreadable file is reported and skipped; the exit code is then 1. Only --dns asks
-name service, as of today: the key that signed old mail may be gone. Without --data (or
-TOLLHOUSE_DATA), --config and --server an engine in memory judges by --preset and keeps nothing.")]
+Decides in input order with any number of threads: each message sees what those before it left. An
+unreadable file is reported and skipped (exit code 1). Only --dns queries DNS, as of today: keys
+that signed old mail may be gone. Without --data (or TOLLHOUSE_DATA), --config and --server it
+decides in memory by --preset and keeps nothing.")]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     files: MessageFiles,
     #[command(flatten)]
     messages: MessageOptions,
-    /// Preset of an engine in memory [default: mail]
+    /// Preset for deciding in memory [default: mail]
     #[arg(long, value_name = "NAME", value_parser = preset_named, conflicts_with = "server")]
     preset: Option<&'static Preset>,
-    /// Ask the resolvers of [dns] for SPF, DKIM, DMARC, reverse names and DNS lists
+    /// Query `[dns]` for SPF, DKIM, DMARC, reverse names and DNS lists
     #[arg(long, conflicts_with = "server")]
     dns: bool,
     #[command(flatten)]

@@ -24,7 +24,7 @@ enum ConfigCommand {
     Check(ConfigCheckArgs),
 }
 
-/// Check a configuration, and show all problems
+/// Check a configuration and show all problems
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -32,15 +32,15 @@ Examples:
   tollhouse config check --data ./data --set ledger.durability=sync
   tollhouse config check data/tollhouse.toml --effective | grep band
 
-Exit codes: 0 nothing is wrong, 1 something is. With --json there is one object for each problem,
-warnings among them, or with --effective one for each value.")]
+Exit codes: 0 no errors, 1 errors. --json prints an object per problem, with warnings, or with
+--effective per value.")]
 struct ConfigCheckArgs {
     #[command(flatten)]
     config: ConfigOptions,
-    /// Take warnings for errors
+    /// Treat warnings as errors
     #[arg(long)]
     strict: bool,
-    /// Print every value with its origin: default, preset, file, environment or flag
+    /// Print every value and its origin: default, preset, file, environment or flag
     #[arg(long)]
     effective: bool,
     #[command(flatten)]

@@ -44,12 +44,12 @@ Examples:
   tollhouse decisions --server http://127.0.0.1:8377 --action reject --follow
   tollhouse decisions --data ./data --pipeline mail --summary --line reject=12
 
-A server may run on the directory; its last second is then missing, but not with --server. --where
-takes what a rule's `when` takes, of facts and readings that were logged. --follow shows the newest
-decisions in the order in which they were made, and goes on with those to come. --summary
-is of one pipeline, the first if none is named; a server looks at the newest for two seconds.")]
+A server may run on the directory; then its last second is missing without --server. --where takes
+conditions like a rule's `when`, over logged facts and readings. --follow shows the newest
+decisions, then those to come. --summary is for one pipeline, by default the first; a server reads
+back from the newest for two seconds.")]
 pub(crate) struct DecisionsArgs {
-    /// Only of this pipeline
+    /// Only this pipeline
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
     /// Only decided at this time or later
@@ -58,59 +58,59 @@ pub(crate) struct DecisionsArgs {
     /// Only decided before this time
     #[arg(long, value_name = "TIME", value_parser = time)]
     to: Option<Time>,
-    /// Only with one of these actions
+    /// Only these actions
     #[arg(long, value_name = "ACTION", value_delimiter = ',')]
     action: Vec<Action>,
-    /// Only with this score or a greater one
+    /// Only from this score up
     #[arg(long, value_name = "SCORE", allow_hyphen_values = true)]
     score_from: Option<f64>,
-    /// Only with a lower score
+    /// Only below this score
     #[arg(long, value_name = "SCORE", allow_hyphen_values = true)]
     score_below: Option<f64>,
-    /// Only if this rule fired, enforced or in shadow
+    /// Only where this rule fired, even in shadow
     #[arg(long, value_name = "NAME")]
     rule: Option<String>,
-    /// Only on the event with this `id` of its caller
+    /// Only the event with this `id` of its caller
     #[arg(long, value_name = "NAME")]
     event_id: Option<String>,
-    /// Only on events with a key of this kind and of `--value`
+    /// Only events with a key of this kind, of `--value`
     #[arg(long, value_name = "KIND", requires = "value")]
     kind: Option<String>,
-    /// The value, as it stands in events
+    /// Value, as in events
     #[arg(long, value_name = "VALUE", requires = "kind")]
     value: Option<String>,
-    /// Only on events of which a logged text contains this, in capitals or not
+    /// Only where a logged text contains this, in any case
     #[arg(long, value_name = "TEXT")]
     text: Option<String>,
-    /// Only if this condition is true of the logged facts and readings
+    /// Only where this condition holds for logged facts and readings
     #[arg(long = "where", value_name = "CONDITION")]
     condition: Option<String>,
-    /// Only if the last judgement has this class
+    /// Only where the last judgement has this class
     #[arg(long, value_name = "CLASS", conflicts_with_all = ["labelled", "unlabelled"])]
     label: Option<String>,
     /// Only judged decisions
     #[arg(long, conflicts_with = "unlabelled")]
     labelled: bool,
-    /// Only decisions that nobody judged
+    /// Only unjudged decisions
     #[arg(long)]
     unlabelled: bool,
-    /// Facts to show; `*` for all that have a value
+    /// Facts to show; `*` for all with a value
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     facts: Vec<String>,
-    /// Decisions to show, at most
+    /// Most decisions to show
     #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     limit: u32,
-    /// Go on with decisions as they are made
+    /// Continue with decisions as they are made
     #[arg(long)]
     follow: bool,
-    /// Print comma-separated values, each of `--facts` a column; texts that a spreadsheet would take for formulas get an apostrophe
-    /// in front
+    /// Print CSV with a column for each of `--facts`; texts that look like formulas to a spreadsheet get an apostrophe in
+    /// front
     #[arg(long, conflicts_with_all = ["json", "summary"])]
     csv: bool,
-    /// Show statistics instead: by action, rule and label, and by score
+    /// Show statistics by action, rule, label and score instead
     #[arg(long, conflicts_with_all = ["follow", "limit", "facts"])]
     summary: bool,
-    /// With --summary: the line of a band to move, and the score to move it to
+    /// With --summary: the band to move, and its new score
     #[arg(long, value_name = "ACTION=SCORE", requires = "summary", value_parser = line)]
     line: Option<(Action, f64)>,
     #[command(flatten)]

@@ -19,7 +19,7 @@ use crate::exit::{CommandError, Exit};
 use crate::object_journal::JournalOption;
 use crate::options::{EngineOptions, JsonOption, ServerOptions, stopped};
 
-/// Erase what is known of somebody: statistics of keys, and the decisions on events that had them
+/// Erase what is known of somebody: statistics of keys, and decisions on their events
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -29,20 +29,20 @@ Examples:
   tollhouse erase --data ./data --key from=ann@example.com --journal s3://bucket/decisions
   tollhouse erase --server http://127.0.0.1:8377 --key from=ann@example.com
 
-KIND sets how the value is normalised; a key of several fields is written 'KIND=[\"ann\",\"phone-7\"]',
-and erased only so. Erased are the keys of that piece in every kind and pipeline, and every decision
-on an event that had one, with its feedback. No server may run on the directory: ask it with
---server, and all nodes of its cluster erase what they have. Remove older snapshots: they keep what
-they have. Without --server, erase on every node of a cluster: statistics go there, decisions here.
-With --journal also what all nodes have uploaded there: last of all.")]
+KIND sets how the value is normalised; write a key of several fields as 'KIND=[\"ann\",\"phone-7\"]',
+the only way to erase it. Erases the keys of that value in every kind and pipeline, and every
+decision on an event that had one, with its feedback. If a server runs on the directory, use
+--server: then all nodes of its cluster erase what they have. Otherwise repeat it on every node of a
+cluster: statistics go for all, decisions only for the node. --journal also erases what all nodes
+uploaded there: erase on every node first. Remove older snapshots yourself.")]
 pub(crate) struct EraseArgs {
-    /// Keys to erase: a kind of the configuration, and a value as events have it
+    /// Key to erase: a configured kind and a value as in events
     #[arg(long, value_name = "KIND=VALUE", required = true)]
     key: Vec<KeyArgument>,
-    /// Pipeline that has the kinds, by default the first one
+    /// Pipeline of the kinds [default: the first]
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
-    /// Show how much there is, and erase nothing
+    /// Only count what would be erased
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

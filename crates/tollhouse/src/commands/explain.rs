@@ -19,9 +19,9 @@ Examples:
   tollhouse explain --data ./data --journal s3://bucket/decisions 01hx3k9q7w2rd   Of any node
 
 Facts and readings are as of the decision. A server may run on the directory; only --server then
-shows what classifiers know of the tokens by now, and decisions of the last second.")]
+shows what classifiers know of the tokens now, and decisions of the last second.")]
 pub(crate) struct ExplainArgs {
-    /// The decision's id, 13 characters
+    /// Decision id, 13 characters
     #[arg(value_name = "ID")]
     id: RecordId,
     #[command(flatten)]

@@ -21,7 +21,7 @@ use crate::losses::say_losses;
 use crate::object_journal::JournalOption;
 use crate::options::{EngineOptions, stopped, time};
 
-/// Write the journal's decisions as NDJSON or Parquet, or all statistics
+/// Export the journal's decisions as NDJSON or Parquet, or all statistics
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -31,15 +31,15 @@ Examples:
   tollhouse export --journal s3://bucket/decisions --from 2026-05-01 > all-nodes.ndjson
   tollhouse export --data ./data --ledger -o statistics.ndjson.zst
 
-A row for each decision: id, times, verdict, label, and every fact and reading of its time, in flat
-columns for pandas, Polars, DuckDB and CatBoost. Feedback labels its decision however late it comes.
-A server may run on the directory; its last second is then missing. --ledger writes a line for each
-key instead, also of a cluster, for `tollhouse import`. It needs the directory to itself.")]
+A row per decision: id, times, verdict, label, and all facts and readings of its time, in flat
+columns for pandas, Polars, DuckDB and CatBoost. Late feedback labels its decision, too. A server
+may run on the directory; then its last second is missing. --ledger writes a line per key instead,
+also of a cluster, for `tollhouse import`, and needs the directory to itself.")]
 pub(crate) struct ExportArgs {
-    /// Write all statistics instead of the journal's decisions; a file that ends in .zst is compressed
+    /// Write all statistics instead of decisions; a .zst file is compressed
     #[arg(long, conflicts_with_all = ["format", "from", "to", "pipeline", "labelled", "journal"])]
     ledger: bool,
-    /// Format in which rows are written
+    /// Format of rows
     #[arg(long, value_enum, default_value_t = ExportFormat::Ndjson, value_name = "FORMAT")]
     format: ExportFormat,
     /// Only events at this time or later
@@ -48,13 +48,13 @@ pub(crate) struct ExportArgs {
     /// Only events before this time
     #[arg(long, value_name = "TIME", value_parser = time)]
     to: Option<Time>,
-    /// Only decisions of this pipeline
+    /// Only this pipeline
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
-    /// Only decisions on which somebody gave feedback
+    /// Only decisions with feedback
     #[arg(long)]
     labelled: bool,
-    /// File to write instead of standard output; an existing one is kept
+    /// New file to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]

@@ -15,7 +15,7 @@ use crate::input::lines::{InputLine, InputLineIter};
 use crate::input::messages::STDIN;
 use crate::options::{Backend, EngineOptions, JsonOption, LocalEngine, ServerOptions};
 
-/// Give feedback on past events: one by its decision's id, or many by a file of labels
+/// Give feedback on a past decision by its id, or on many by a file of labels
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -24,20 +24,20 @@ Examples:
   tollhouse feedback --server http://127.0.0.1:8377 --file labels.csv
   tollhouse feedback --data ./data --by ann@example.org --file - < labels.ndjson
 
-A file has a label a line: JSON objects {\"id\": ..., \"class\": ..., \"by\": ...}, or CSV
-of id, class and perhaps by, with or without a header line. The same feedback counts once, so a file
-can be sent again; the class none takes feedback back.")]
+Files have a label a line: JSON objects {\"id\": ..., \"class\": ..., \"by\": ...}, or CSV of id, class
+and an optional by, with or without a header. The same feedback counts once, so you can send a file
+again; class none withdraws feedback.")]
 pub(crate) struct FeedbackArgs {
-    /// The decision's id, 13 characters
+    /// Decision id, 13 characters
     #[arg(value_name = "ID", required_unless_present = "file", requires = "class")]
     id: Option<RecordId>,
-    /// Class of the event: one of the pipeline's feedback classes; none takes feedback back
+    /// Feedback class of the pipeline; none withdraws feedback
     #[arg(value_name = "CLASS")]
     class: Option<String>,
-    /// File of labels; - is standard input
+    /// File of labels, or - for standard input
     #[arg(short, long, value_name = "FILE|-", conflicts_with_all = ["id", "class"])]
     file: Option<PathBuf>,
-    /// Reporter, such as an address [default: the operator]. A `by` in the file takes precedence
+    /// Reporter, such as an address [default: the operator]; a `by` in the file wins
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
     #[command(flatten)]

@@ -34,55 +34,53 @@ Examples:
   tollhouse fit --spam ~/Maildir/.Junk --ham ~/Maildir/cur    By folders, in order of time
   tollhouse fit --spam spam.mbox --ham ham.mbox --config own.toml --fix LEARNED_SPAM
 
-A logistic regression: an event of score S is bad with even odds where the lowest band begins, and
-each point of score is a point of log-odds. Scores are drawn to those that the rules have, keep
-their sign, and rules of groups keep theirs. The fit to the earlier part is measured on the later
-one; what is written is fitted to all. Put it into tollhouse.toml, or post it. Changes nothing by
-itself.
+A logistic regression: where the lowest band begins, an event is bad with even odds, and a point of
+score is a point of log-odds. Scores stay close to the present ones and keep their sign, in groups
+too. The fit on the earlier part is measured on the later one; the scores written are fitted to all.
+Nothing changes until you put them into tollhouse.toml or post them.
 
-Folders are read into memory, and judged in the order of their times, each message before it is
-learned.")]
+Folders are read into memory and decided in order of time, each message before it is learned.")]
 pub(crate) struct FitArgs {
-    /// Files, directories and mailboxes of messages that are spam
+    /// Spam: files, directories and mailboxes
     #[arg(long, value_name = "PATH", num_args = 1.., requires = "ham", conflicts_with_all = ["data", "from", "to", "bad"])]
     spam: Vec<PathBuf>,
-    /// Files, directories and mailboxes of messages that are wanted
+    /// Wanted mail: files, directories and mailboxes
     #[arg(long, value_name = "PATH", num_args = 1.., requires = "spam")]
     ham: Vec<PathBuf>,
-    /// Messages of a folder between a message and its judgement
+    /// Messages between a folder's message and its judgement
     #[arg(long, value_name = "N", default_value_t = 100)]
     delay: usize,
-    /// Preset of the engine in memory that folders are judged in [default: mail]
+    /// Preset for deciding on folders in memory [default: mail]
     #[arg(long, value_name = "NAME", value_parser = preset_named, requires = "spam")]
     preset: Option<&'static Preset>,
-    /// Pipeline whose rules are fitted, by default the first one
+    /// Pipeline whose rules to fit [default: the first]
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
-    /// Only decisions on events at this time or later
+    /// Only events at this time or later
     #[arg(long, value_name = "TIME", value_parser = time)]
     from: Option<Time>,
-    /// Only decisions on events before this time
+    /// Only events before this time
     #[arg(long, value_name = "TIME", value_parser = time)]
     to: Option<Time>,
-    /// Judgement of bad events [default: what `[reports]` calls `bad`]
+    /// Class of bad events [default: `bad` of `[reports]`]
     #[arg(long, value_name = "CLASS")]
     bad: Vec<String>,
-    /// Rule whose score stays as it is
+    /// Rule whose score stays
     #[arg(long, value_name = "RULE")]
     fix: Vec<String>,
-    /// Share of the events, the earlier ones, that the measured fit sees
+    /// Share of the events, the earliest, that the measured fit sees
     #[arg(long, value_name = "SHARE", default_value_t = 0.6, value_parser = share)]
     split: f64,
-    /// The number of missed bad events that a false positive is worth
+    /// Missed bad events that one false positive is worth
     #[arg(long, value_name = "N", default_value_t = FitTerms::default().false_positive, value_parser = positive)]
     false_positive: f64,
-    /// Strength with which scores hold to those that they have: so many events that say the contrary
+    /// Inertia of the present scores, in contrary events
     #[arg(long, value_name = "N", default_value_t = FitTerms::default().prior, value_parser = positive)]
     prior: f64,
     /// Largest score
     #[arg(long, value_name = "SCORE", default_value_t = FitTerms::default().most, value_parser = positive)]
     most: f64,
-    /// File to write the scores to, as rules of a configuration
+    /// File to write the scores to, as configuration rules
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
     #[command(flatten)]

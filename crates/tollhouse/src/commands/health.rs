@@ -16,8 +16,8 @@ Examples:
   tollhouse health --server http://10.0.0.1:8377 --json
   tollhouse health --server https://10.0.0.1:8377 --ca ca.pem
 
-Exit code 0: it takes requests; a condition that is wrong all the same is named. 1: it is alive and
-takes none, and says why. 2: nobody answers.")]
+Exit codes: 0 it takes requests, and prints any fault; 1 it is alive but takes none, and says why; 2
+nobody answers.")]
 pub(crate) struct HealthArgs {
     /// The server's address
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8377")]

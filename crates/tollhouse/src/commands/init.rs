@@ -10,7 +10,7 @@ use crate::console::{BOLD, say};
 use crate::exit::{CommandError, Exit};
 use crate::options::preset_named;
 
-/// Make a data directory: a secret and a configuration
+/// Create a data directory: a secret and a configuration
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -19,19 +19,19 @@ Examples:
   tollhouse init --preset site --data ./data                For a site behind a proxy: web and gate
   tollhouse init --secret-only --data /var/lib/tollhouse    For packages: no configuration
 
-The secret keys every stored hash. It is created once, readable by you only. Without it nothing that
-was counted can be read: keep a copy in a safe place.")]
+The secret, readable by you only, keys every stored hash. Without it nothing counted can be read:
+keep a copy in a safe place.")]
 pub(crate) struct InitArgs {
-    /// Preset of a pipeline; the first is the default pipeline's
+    /// Preset of a pipeline; the first is the default pipeline
     #[arg(long = "preset", value_name = "NAME", default_value = "mail", value_parser = choice)]
     presets: Vec<PresetChoice>,
-    /// Make the secret only, unless there is one: the configuration is elsewhere, and `serve` is given it by `--config`
+    /// Create only a missing secret, for a configuration elsewhere that `serve` gets by `--config`
     #[arg(long, conflicts_with = "presets")]
     secret_only: bool,
-    /// File with the secret to take instead of a new one, such as that of the other nodes of a cluster
+    /// Existing secret to use, such as that of a cluster's other nodes
     #[arg(long, value_name = "FILE", requires = "secret_only")]
     secret: Option<PathBuf>,
-    /// The directory to make
+    /// Directory to create
     #[arg(long, value_name = "DIR", env = "TOLLHOUSE_DATA")]
     data: PathBuf,
 }

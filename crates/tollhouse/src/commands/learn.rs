@@ -25,34 +25,32 @@ Examples:
   tollhouse learn --class spam --server http://127.0.0.1:8377 - < message.eml
   tollhouse learn --data ./data --from-journal                  Make lost linear models anew
 
-With --spam and --ham the messages of both are learned by turns, so that neither class comes in a
-block: that is the best way to begin.
+To begin, use --spam and --ham: their messages are learned in turns.
 
 The class counts for the message's keys (sender, links, text, ...), and classifiers learn its words.
-A message counts once in a class; learned as another class it leaves the first. `--class forget` and
-`--class none` undo it. For a message that was decided here, feedback on the decision's id is more
-exact.
+A message counts once in a class; learning it as another class moves it. `--class forget` and
+`--class none` undo it. For a message decided here, feedback on the decision's id is more exact.
 
---from-journal makes the linear models of a pipeline anew of what was said of the decisions in the
-journal, and of nothing else; counts stay. Messages that were learned without a decision are not in
-the journal. Models that have learned more than it has are replaced only with --replace.")]
+--from-journal rebuilds a pipeline's linear models from feedback on the journal's decisions alone;
+counts stay. Messages learned without a decision are not in the journal. Models that learned more
+than it has are replaced only with --replace.")]
 pub(crate) struct LearnArgs {
-    /// Message files, directories (recursive, by name), mailboxes, or - for standard input
+    /// Messages, mailboxes or directories (recursive, by name), or - for standard input
     #[arg(required_unless_present_any = ["spam", "ham", "from_journal"], value_name = "FILE|DIR|MBOX|-")]
     files: Vec<PathBuf>,
-    /// Class of the messages: one of the pipeline's feedback classes, such as spam or ham; none takes feedback back
+    /// Feedback class of the pipeline, such as spam or ham; none withdraws feedback
     #[arg(long, value_name = "CLASS", required_unless_present_any = ["spam", "ham", "from_journal"])]
     class: Option<String>,
-    /// Files, directories and mailboxes of messages to learn as `spam`
+    /// Files, directories and mailboxes to learn as `spam`
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["class", "files"])]
     spam: Vec<PathBuf>,
-    /// Files, directories and mailboxes of messages to learn as `ham`
+    /// Files, directories and mailboxes to learn as `ham`
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["class", "files"])]
     ham: Vec<PathBuf>,
-    /// Make the linear models anew from what was said of past decisions
+    /// Rebuild the linear models from feedback in the journal
     #[arg(long, conflicts_with_all = ["class", "files", "spam", "ham", "server"])]
     from_journal: bool,
-    /// Replace linear models that have learned more than the journal has
+    /// Replace even models that learned more than the journal has
     #[arg(long, requires = "from_journal")]
     replace: bool,
     #[command(flatten)]

@@ -14,12 +14,12 @@ Examples:
   tollhouse learners --data ./data
   tollhouse learners --server http://127.0.0.1:8377 --pipeline mail --json
 
-`promised` is the share of good events that reaches a line at most, `reached` the share of the
-latest ones that did, `caught` the share of the latest bad ones. What another line would change
-`tollhouse decisions --summary --line ACTION=SCORE` shows. Exit code 1: something does not come
-true any more.")]
+`promised` is the most good events that may reach a band, `reached` the share of the latest good
+ones that did, `caught` that of the latest bad ones.
+`tollhouse decisions --summary --line ACTION=SCORE` shows what moving a band would change.
+Exit code 1: a promise no longer holds.")]
 pub(crate) struct LearnersArgs {
-    /// Pipeline, instead of the first one
+    /// Pipeline [default: the first]
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
     #[command(flatten)]

@@ -9,7 +9,7 @@ use crate::console::{Output, say};
 use crate::exit::{CommandError, Exit};
 use crate::options::{EngineOptions, JsonOption, stopped};
 
-/// Show the names that have numbers in the ledger, and rename statistics
+/// Show the ledger's names and rename statistics
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -34,17 +34,17 @@ Examples:
   tollhouse ledger names --data ./data --rename from sender
   tollhouse ledger names --data ./data --drop 1/kind/from
 
-What is counted is stored under a number, which a name gets when it is first used and keeps also
-while the configuration does not have it. A name is written as it is listed, or as much of its end
-as no other has. Rename it here before the configuration has the new name, with the server stopped.
-A name that is dropped gets a new number when it is used again; the old one is never given again.")]
+Statistics are stored under numbers. A name gets one when first used and keeps it while the
+configuration lacks the name. Write a name as listed, or as a unique ending. Rename here before the
+configuration has the new name, with the server stopped. A dropped name gets a new number when used
+again; the old one is never reused.")]
 struct NamesArgs {
     #[command(flatten)]
     engine: EngineOptions,
-    /// Rename what was counted under a name
+    /// Rename a statistic and keep its counts
     #[arg(long, num_args = 2, value_names = ["OLD", "NEW"], conflicts_with = "drop")]
     rename: Option<Vec<String>>,
-    /// Forget what was counted under a name
+    /// Forget a statistic's counts
     #[arg(long, value_name = "NAME")]
     drop: Option<String>,
     #[command(flatten)]

@@ -9,13 +9,13 @@ use super::Cli;
 use crate::console::say;
 use crate::exit::{CommandError, Exit};
 
-/// Write the manual pages, one for each command, into a directory
+/// Write the manual pages into a directory
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse man ~/.local/share/man/man1")]
 pub(crate) struct ManArgs {
-    /// The directory; made if it is missing
+    /// Directory, created if missing
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }

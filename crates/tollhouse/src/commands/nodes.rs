@@ -17,15 +17,14 @@ Examples:
   tollhouse nodes --server http://10.0.0.1:8377 --json
   tollhouse nodes forget 3                           Node 3 is gone for good
 
-A node is `away` when nothing was heard of it for ten seconds. Pipelines that are not the same
-version on all nodes are named. Of linear models that nodes share the second table has the version
-(the lesson up to which it has learned), the lessons that it is behind, and those taught there
-that wait to be shared. Exit code 1: a node is away, takes no requests, or runs another
+A node is `away` after ten silent seconds. Pipelines whose versions differ between nodes are listed.
+The second table shows shared linear models: version (the last lesson learned), lessons behind, and
+lessons waiting to be shared. Exit code 1: a node is away, takes no requests, or runs another
 version.")]
 pub(crate) struct NodesArgs {
     #[command(subcommand)]
     command: Option<NodesCommand>,
-    /// The server to ask
+    /// Server to ask
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8377")]
     server: String,
     /// Bearer token for the server
@@ -42,20 +41,20 @@ enum NodesCommand {
     Forget(NodesForgetArgs),
 }
 
-/// Remove a node that is gone for good from the list: posts no longer name it
+/// Remove a dead node from the list; posts no longer name it
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse nodes forget 3
   tollhouse nodes forget 3 --server http://10.0.0.1:8377
 
-The node must be `away`. Its number is given to no other; a node that starts on its data directory
-is there again. What it alone had of decisions is to be had in object storage, if it was uploaded.")]
+The node must be `away`. Its number is not reused; if it starts again on its data directory, it is
+back. Its own decisions are lost unless uploaded to object storage.")]
 pub(crate) struct NodesForgetArgs {
-    /// The node's number
+    /// Node number
     #[arg(value_name = "NUMBER")]
     number: u16,
-    /// The server to ask
+    /// Server to ask
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8377")]
     server: String,
     /// Bearer token for the server

@@ -8,20 +8,20 @@ use crate::exit::{CommandError, Exit};
 use crate::options::JsonOption;
 use crate::trust::TrustOptions;
 
-/// Show where a server sends notifications, and send tests there
+/// Show a server's notification targets, and send tests
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
 Examples:
   tollhouse notify                                   As the server on 127.0.0.1:8377 has them
   tollhouse notify --server http://10.0.0.1:8377 --json
-  tollhouse notify test ops                          Send a test to the place `ops`
+  tollhouse notify test ops                          Send a test to the target `ops`
 
-Exit code 1: a place takes nothing.")]
+Exit code 1: a target takes nothing.")]
 pub(crate) struct NotifyArgs {
     #[command(subcommand)]
     command: Option<NotifyCommand>,
-    /// The server to ask
+    /// Server to ask
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8377")]
     server: String,
     /// Bearer token for the server
@@ -38,19 +38,19 @@ enum NotifyCommand {
     Test(NotifyTestArgs),
 }
 
-/// Send a test to a place, and show the outcome
+/// Send a test to a target, and show the result
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse notify test ops
   tollhouse notify test ops --server http://10.0.0.1:8377
 
-It is sent at once, whatever the quiet hours are. Exit code 1: it was not taken.")]
+Sends at once, even in quiet hours. Exit code 1: the target did not take it.")]
 pub(crate) struct NotifyTestArgs {
-    /// The name of the place
+    /// Target name
     #[arg(value_name = "NAME")]
     name: String,
-    /// The server to ask
+    /// Server to ask
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8377")]
     server: String,
     /// Bearer token for the server

@@ -22,11 +22,11 @@ pub(crate) struct PresetArgs {
 
 #[derive(clap::Subcommand)]
 enum PresetCommand {
-    /// List the presets, the modules that `modules` of a file adds to them, and the lists that they look for
+    /// List presets, modules for `modules`, and word lists
     List(JsonOption),
-    /// Print a preset, a configuration that others extend, a module, or a list
+    /// Print a preset, base configuration, module, or list
     Show {
-        /// Its name
+        /// Name
         #[arg(value_name = "NAME", value_parser = shown)]
         preset: &'static Preset,
     },

@@ -27,7 +27,7 @@ use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, LocalEngine, Ser
 use crate::ordered_pool::map_ordered;
 use crate::tally::VerdictTally;
 
-/// Judge events from a file, each at its own time
+/// Decide on events from a file, each at its own time
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -38,31 +38,31 @@ Examples:
   tollhouse replay --preset login --batch 1 logins.ndjson
   tollhouse replay --by-source access.log            Who was flagged, for what
 
-An event arrives when it happened; one without a time arrives now. Counters that depend on verdicts
-follow each batch: `--batch 1` judges as a server does that is asked about one event after the
-other. A line that is no event is reported and skipped; the exit code is then 1.")]
+Events arrive when they happened; without a time, now. Counters that depend on verdicts follow each
+batch: `--batch 1` decides like a server asked about one event at a time. A line that is no event is
+reported and skipped (exit code 1).")]
 pub(crate) struct ReplayArgs {
-    /// NDJSON events or an access log in combined format; - is standard input
+    /// NDJSON events or combined access log, or - for standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
-    /// Format in which lines are read; `auto` looks at the first one
+    /// Line format; `auto` looks at the first line
     #[arg(long, value_enum, default_value_t = ReplayFormat::Auto, value_name = "FORMAT")]
     format: ReplayFormat,
-    /// Pipeline that judges, instead of the first that reads such lines
+    /// Pipeline [default: the first that reads such lines]
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
-    /// Print every decision, not only those that are not `accept`
+    /// Print all decisions, `accept` too
     #[arg(long)]
     all: bool,
-    /// Print a table of the addresses that were flagged, with the rules, instead of a line for each decision
+    /// Print a table of flagged addresses and their rules instead of decisions
     #[arg(long, conflicts_with_all = ["all", "json"])]
     by_source: bool,
-    /// Most events that are decided as one batch
+    /// Most events in a batch
     #[arg(long, value_name = "N", default_value_t = BATCH, value_parser = clap::value_parser!(u16).range(1..=1024))]
     batch: u16,
     #[command(flatten)]
     threads: ThreadsOption,
-    /// Preset of an engine in memory [default: web]
+    /// Preset for deciding in memory [default: web]
     #[arg(long, value_name = "NAME", value_parser = preset_named, conflicts_with = "server")]
     preset: Option<&'static Preset>,
     #[command(flatten)]

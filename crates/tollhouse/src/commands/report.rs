@@ -11,7 +11,7 @@ use crate::console::{Output, say};
 use crate::exit::{CommandError, Exit};
 use crate::options::TargetServerOptions;
 
-/// Pass on reports that people send by mail: forwarded, attached, or a feedback report (ARF)
+/// Submit mail in which people report other mail: forwarded, attached, or a feedback report (ARF)
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -19,23 +19,23 @@ Examples:
       --to spam@example.org - < mail
   tollhouse report --server http://127.0.0.1:8377 --user ann --to ham@example.org one.eml two.eml
 
-A mail server sends mail for such an address here by a pipe transport. The reporter is the user or
-the envelope sender, never what the mail says. [reports] names the senders that may report,
-[report_addresses] the class of each address.")]
+Mail servers run this from a pipe transport. The reporter is the user or the envelope sender, never
+what the mail says. [reports] lists senders that may report, [report_addresses] the class of each
+address.")]
 pub(crate) struct ReportArgs {
-    /// Files of one mail each, or - for standard input
+    /// Mail files, or - for standard input
     #[arg(required = true, value_name = "FILE|-")]
     files: Vec<PathBuf>,
-    /// Envelope sender of the mail
+    /// Envelope sender
     #[arg(long, value_name = "ADDRESS")]
     from: Option<String>,
-    /// Envelope recipient of the mail; may be repeated
+    /// Envelope recipient; repeatable
     #[arg(long, value_name = "ADDRESS")]
     to: Vec<String>,
-    /// Name under which the sender was authenticated
+    /// Authenticated user
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// Pipeline that takes the report, instead of the first one
+    /// Pipeline [default: the first]
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
     #[command(flatten)]

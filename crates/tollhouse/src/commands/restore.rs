@@ -8,20 +8,20 @@ use super::verify;
 use crate::console::{BOLD, say};
 use crate::exit::{CommandError, Exit};
 
-/// Verify a snapshot, and restore it into a new data directory
+/// Verify a snapshot and restore it into a new data directory
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse restore ./data/snapshots/20261121T090753Z --data ./restored
   tollhouse restore /backup/2026-11-21 --data ./data && tollhouse serve --data ./data
 
-The snapshot is copied and not changed. The directory must be missing or empty; it stays so if the
-snapshot is damaged.")]
+Copies the snapshot. The directory must be missing or empty, and stays so if the snapshot is
+damaged.")]
 pub(crate) struct RestoreArgs {
-    /// The snapshot
+    /// Snapshot
     #[arg(value_name = "SNAPSHOT")]
     snapshot: PathBuf,
-    /// The data directory to make
+    /// Data directory to create
     #[arg(long, value_name = "DIR", env = "TOLLHOUSE_DATA")]
     data: PathBuf,
 }

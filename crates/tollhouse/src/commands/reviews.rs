@@ -10,7 +10,7 @@ use crate::console::{BOLD, DIM, Output, TableCell, TextTable, colour, printable,
 use crate::exit::{CommandError, Exit};
 use crate::options::TargetServerOptions;
 
-/// List, claim and decide what people are to look at
+/// List, claim and decide reviews
 #[derive(clap::Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "\
@@ -40,17 +40,17 @@ enum ReviewsCommand {
 /// A reviewer and a review.
 #[derive(clap::Args)]
 struct ReviewTargetArgs {
-    /// The decision's id, 13 characters
+    /// Decision id, 13 characters
     #[arg(value_name = "ID")]
     id: RecordId,
-    /// The reviewer
+    /// Reviewer
     #[arg(long, env = "USER", hide_env_values = true, value_name = "NAME")]
     by: String,
     #[command(flatten)]
     at: TargetServerOptions,
 }
 
-/// List reviews, those first that are waiting longest
+/// List reviews, longest waiting first
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -59,28 +59,28 @@ Examples:
   tollhouse reviews list --kind link --value https://cash.example/ --server http://127.0.0.1:8377
   tollhouse reviews list --state decided --json --server http://127.0.0.1:8377")]
 pub(crate) struct ReviewsListArgs {
-    /// Only of this pipeline
+    /// Only this pipeline
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
-    /// Only in this state: open, claimed, escalated or decided [default: all that are not decided]
+    /// Only this state: open, claimed, escalated or decided [default: all but decided]
     #[arg(long, value_name = "STATE")]
     state: Option<String>,
-    /// Only those for which this rule fired
+    /// Only where this rule fired
     #[arg(long, value_name = "NAME")]
     rule: Option<String>,
-    /// Only with this action: `review_before` or `review_after`
+    /// Only this action: `review_before` or `review_after`
     #[arg(long, value_name = "ACTION")]
     action: Option<String>,
-    /// Only those with a key of this kind and of `--value`
+    /// Only with a key of this kind, of `--value`
     #[arg(long, value_name = "KIND", requires = "value")]
     kind: Option<String>,
-    /// The value, as it stands in events
+    /// Value, as in events
     #[arg(long, value_name = "VALUE", requires = "kind")]
     value: Option<String>,
-    /// The order: oldest first, or the most exposed first
+    /// Order: oldest or most exposed first
     #[arg(long, default_value = "oldest", value_name = "ORDER")]
     sort: String,
-    /// Reviews to show, at most
+    /// Most reviews to show
     #[arg(long, default_value_t = 50, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     limit: u64,
     #[command(flatten)]
@@ -94,20 +94,20 @@ Examples:
   tollhouse reviews show 01hx3k9q7w2rd --server http://127.0.0.1:8377
   tollhouse explain 01hx3k9q7w2rd --server http://127.0.0.1:8377    The event, and why it is held")]
 pub(crate) struct ReviewsShowArgs {
-    /// The decision's id, 13 characters
+    /// Decision id, 13 characters
     #[arg(value_name = "ID")]
     id: RecordId,
     #[command(flatten)]
     at: TargetServerOptions,
 }
 
-/// Claim a review, so that nobody else works on it
+/// Claim a review so that nobody else works on it
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse reviews claim 01hx3k9q7w2rd --by ann --server http://127.0.0.1:8377
 
-It is the reviewer's for the time of `claim` of [review]; claimed again, for longer.")]
+A claim holds for the time of `claim` of [review]; claim again to extend it.")]
 pub(crate) struct ReviewsClaimArgs {
     #[command(flatten)]
     of: ReviewTargetArgs,
@@ -130,18 +130,18 @@ Examples:
   tollhouse reviews decide 01hx3k9q7w2rd publish --by ann --server http://127.0.0.1:8377
   tollhouse reviews decide 01hx3k9q7w2rd refuse --class spam --by ann --server http://127.0.0.1:8377
 
-The word is feedback on the decision, too, with the reviewer's standing.")]
+The verdict is also feedback on the decision, with the reviewer's standing.")]
 pub(crate) struct ReviewsDecideArgs {
-    /// The decision's id, 13 characters
+    /// Decision id, 13 characters
     #[arg(value_name = "ID")]
     id: RecordId,
-    /// The verdict: publish or refuse
+    /// Verdict: publish or refuse
     #[arg(value_name = "VERDICT")]
     verdict: engine::ReviewVerdict,
-    /// Class of the feedback, instead of the pipeline's first that says the same
+    /// Feedback class [default: the pipeline's first for this verdict]
     #[arg(long, value_name = "CLASS")]
     class: Option<String>,
-    /// The reviewer
+    /// Reviewer
     #[arg(long, env = "USER", hide_env_values = true, value_name = "NAME")]
     by: String,
     #[command(flatten)]
@@ -156,30 +156,30 @@ Examples:
     --server http://127.0.0.1:8377
   tollhouse reviews alike user bob publish --by ann --server http://127.0.0.1:8377
 
-What another reviewer has claimed is passed over, and named.")]
+Reviews claimed by others are skipped and listed.")]
 pub(crate) struct ReviewsAlikeArgs {
-    /// The kind of the key
+    /// Kind of the key
     #[arg(value_name = "KIND")]
     kind: String,
-    /// The value, as it stands in events
+    /// Value, as in events
     #[arg(value_name = "VALUE")]
     value: String,
-    /// The verdict: publish or refuse
+    /// Verdict: publish or refuse
     #[arg(value_name = "VERDICT")]
     verdict: engine::ReviewVerdict,
-    /// Class of the feedback, instead of the pipeline's first that says the same
+    /// Feedback class [default: the pipeline's first for this verdict]
     #[arg(long, value_name = "CLASS")]
     class: Option<String>,
-    /// The pipeline, instead of the first one
+    /// Pipeline [default: the first]
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
-    /// Most reviews to decide, the oldest first
+    /// Most reviews to decide, oldest first
     #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     limit: u64,
     /// Only show these reviews
     #[arg(long)]
     dry_run: bool,
-    /// The reviewer
+    /// Reviewer
     #[arg(long, env = "USER", hide_env_values = true, value_name = "NAME")]
     by: String,
     #[command(flatten)]
@@ -194,7 +194,7 @@ Examples:
 pub(crate) struct ReviewsEscalateArgs {
     #[command(flatten)]
     of: ReviewTargetArgs,
-    /// The reason
+    /// Reason
     #[arg(value_name = "WHY")]
     why: String,
 }
@@ -207,7 +207,7 @@ Examples:
 pub(crate) struct ReviewsCommentArgs {
     #[command(flatten)]
     of: ReviewTargetArgs,
-    /// The comment
+    /// Comment
     #[arg(value_name = "TEXT")]
     text: String,
 }

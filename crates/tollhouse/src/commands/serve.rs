@@ -22,22 +22,21 @@ Examples:
   tollhouse serve --data ./data --set ledger.durability=sync  On disk before the answer
   curl -H 'content-type: message/rfc822' --data-binary @a.eml http://127.0.0.1:8377/v1/decide
 
-Any address but a loopback one needs a token: `tokens` in the section [server].
-Sections [[listener]] open ports for mail servers; for a milter on the command line:
+Any address but a loopback one needs a token: `tokens` in [server].
+[[listener]] sections open ports for mail servers; for a milter on the command line:
   --set listener.milter.protocol=milter --set listener.milter.listen=127.0.0.1:11332
-SIGINT and SIGTERM end it gracefully: requests are answered and everything is written.
-SIGHUP reloads the configuration and certificates; changed files reload anyhow.
-Under systemd it says when it serves, lives and stops (Type=notify, WatchdogSec=).
-It takes over sockets (FileDescriptorName=http, or the name of a [[listener]]). Files with the names
-of variables in $CREDENTIALS_DIRECTORY (LoadCredential=) are settings.
+SIGINT and SIGTERM answer open requests, write everything and stop.
+SIGHUP reloads configuration and certificates; so do changed files.
+systemd: Type=notify, WatchdogSec= and sockets (FileDescriptorName=http, or a [[listener]]'s name).
+Files in $CREDENTIALS_DIRECTORY (LoadCredential=) named like variables are settings.
 RUST_LOG sets the log level, e.g. RUST_LOG=debug.")]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     engine: EngineOptions,
-    /// Address and port to listen on, instead of the configured ones
+    /// Address and port, instead of the configured ones
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// Format of log lines on standard error
+    /// Log format on standard error
     #[arg(long, value_enum, default_value_t = LogFormat::Text, value_name = "FORMAT")]
     log_format: LogFormat,
 }

@@ -10,7 +10,7 @@ use crate::exit::{CommandError, Exit};
 use crate::options::{DataOption, JsonOption, stopped};
 use crate::trust::TrustOptions;
 
-/// Make a consistent copy of a data directory, while a server runs on it or not
+/// Copy a data directory consistently, with or without a server on it
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -18,15 +18,15 @@ Examples:
   tollhouse snapshot --data ./data /backup/2026-11-21    No server may run on it
   tollhouse restore ./data/snapshots/20261121T090753Z --data ./new
 
-A snapshot is a data directory, with the secret. Files that never change again are hard links where
-possible: only a copy on another disk is a backup.")]
+A snapshot is a data directory, with the secret. Unchanging files are hard links where possible:
+only a copy on another disk is a backup.")]
 pub(crate) struct SnapshotArgs {
-    /// The directory to make; it must not exist
+    /// Directory to create; it must not exist
     #[arg(value_name = "TARGET", required_unless_present = "server")]
     target: Option<PathBuf>,
     #[command(flatten)]
     data: DataOption,
-    /// Ask the server at this address, such as http://127.0.0.1:8377, to make it
+    /// Server to make it, such as http://127.0.0.1:8377
     #[arg(long, value_name = "URL", conflicts_with_all = ["data", "target"])]
     server: Option<String>,
     /// Bearer token for the server

@@ -29,20 +29,19 @@ Examples:
   tollhouse stats --server http://127.0.0.1:8377 --keys suspects.txt --json
   tollhouse stats --server http://127.0.0.1:8377 --related ip 192.0.2.7
 
-The value is normalised as those of events are. `tollhouse preset show mail` lists the kinds of the
+Values are normalised like those of events. `tollhouse preset show mail` lists the kinds of the
 preset `mail`.")]
 pub(crate) struct StatsArgs {
-    /// The kind of key, or the name of a distinct count
+    /// Kind of key, or name of a distinct count
     #[arg(value_name = "KIND", required_unless_present = "keys")]
     kind: Option<String>,
-    /// The value, as it stands in events; those of the fields of a key of several, in order
+    /// Value, as in events; for a key of several fields their values in order
     #[arg(value_name = "VALUE", required_unless_present = "keys")]
     value: Vec<String>,
-    /// File of keys whose counts are shown instead, at most 1000, one a line: the kind, a blank and the value; `-` is
-    /// standard input
+    /// File of keys to count instead, at most 1000, one `KIND VALUE` a line; `-` is standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kind", "value", "from", "to"])]
     keys: Option<PathBuf>,
-    /// Show instead the keys that share its latest decisions, such as the accounts of a device
+    /// Show keys that share its latest decisions instead, such as a device's accounts
     #[arg(long, conflicts_with_all = ["keys", "to", "at"])]
     related: bool,
     /// Only buckets that end later than this
@@ -51,10 +50,10 @@ pub(crate) struct StatsArgs {
     /// Only buckets that begin before this
     #[arg(long, value_name = "TIME", value_parser = time)]
     to: Option<Time>,
-    /// Time at which the trailing windows end, instead of now; offline only
+    /// End of the trailing windows [default: now]; offline only
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "server")]
     at: Option<Time>,
-    /// Pipeline that counts, instead of the first one
+    /// Pipeline [default: the first]
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
     #[command(flatten)]

@@ -10,7 +10,7 @@ use crate::console::{BOLD, DIM, Output, TableCell, TextTable, say};
 use crate::exit::{CommandError, Exit};
 use crate::options::{DataOption, JsonOption, span};
 
-/// Make, list, rotate and remove the named tokens of a data directory
+/// Create, list, rotate and remove a data directory's named tokens
 #[derive(clap::Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "\
@@ -21,8 +21,8 @@ Examples:
   tollhouse token rotate site --keep 1d --data ./data
   tollhouse token remove bouncer --data ./data
 
-Scopes: decide, teach, read, read-content, enforce, rules, administer; none includes another.
-A server on the data directory applies a change within a second.")]
+Scopes: decide, teach, read, read-content, enforce, rules, administer; none includes another. A
+server on the data directory applies changes within a second.")]
 pub(crate) struct TokenArgs {
     #[command(subcommand)]
     command: TokenCommand,
@@ -36,23 +36,23 @@ enum TokenCommand {
     Remove(TokenRemoveArgs),
 }
 
-/// Make a token, and print it: it is shown once and stored nowhere
+/// Create a token and print it, once: it is stored nowhere
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse token add site --scope decide,teach --data ./data
   tollhouse token add ann --scope read,read-content --pipeline mail --expires 90d --data ./data")]
 pub(crate) struct TokenAddArgs {
-    /// Its name in the audit log: letters, digits, `_`, `-` and `.`
+    /// Name in the audit log: letters, digits, `_`, `-` and `.`
     #[arg(value_name = "NAME")]
     name: String,
-    /// Scopes that it may be used for, with commas between
+    /// Scopes, separated by commas
     #[arg(long, value_name = "SCOPES", value_parser = scopes)]
     scope: ScopeSet,
-    /// Only for this pipeline; may be given several times
+    /// Only for this pipeline; repeatable
     #[arg(long, value_name = "NAME")]
     pipeline: Vec<String>,
-    /// The time for which it holds, such as 90d; without it, until it is removed
+    /// Validity, such as 90d [default: until removed]
     #[arg(long, value_name = "SPAN", value_parser = span)]
     expires: Option<Span>,
     #[command(flatten)]
@@ -74,7 +74,7 @@ pub(crate) struct TokenListArgs {
     json: JsonOption,
 }
 
-/// Give a token a new secret, and print it; the old one holds for a while
+/// Give a token a new secret and print it; the old one holds for a while
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -82,13 +82,13 @@ Examples:
   tollhouse token rotate site --keep 0s --data ./data      It was lost: it ends now
   tollhouse token rotate site --expires 90d --data ./data  The token holds 90 days from now")]
 pub(crate) struct TokenRotateArgs {
-    /// The token's name
+    /// Token name
     #[arg(value_name = "NAME")]
     name: String,
-    /// The time for which the old secret still holds; one that is older ends now
+    /// Time for which the old secret still holds; an older one ends now
     #[arg(long, default_value = "1d", value_name = "SPAN", value_parser = span)]
     keep: Span,
-    /// The time for which the token holds from now on, instead of its former end
+    /// New validity from now on, instead of the former end
     #[arg(long, value_name = "SPAN", value_parser = span)]
     expires: Option<Span>,
     #[command(flatten)]
@@ -97,13 +97,13 @@ pub(crate) struct TokenRotateArgs {
     json: JsonOption,
 }
 
-/// Remove a token: it is refused from now on
+/// Remove a token at once
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse token remove bouncer --data ./data")]
 pub(crate) struct TokenRemoveArgs {
-    /// The token's name
+    /// Token name
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]

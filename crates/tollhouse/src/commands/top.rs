@@ -20,28 +20,28 @@ Examples:
 
 Statistics keep hashes; a value is shown where a recent decision still has it.")]
 pub(crate) struct TopArgs {
-    /// The kind of key
+    /// Kind of key
     #[arg(value_name = "KIND", required_unless_present = "reputation")]
     kind: Option<String>,
-    /// Show instead the keys with the worst scores of this reputation that were counted within `--window`
+    /// Show the keys with the worst scores of this reputation counted within `--window` instead
     #[arg(long, value_name = "NAME", conflicts_with_all = ["kind", "counter"])]
     reputation: Option<String>,
-    /// With `--reputation`: the keys with the best scores
+    /// With `--reputation`: the best scores
     #[arg(long, conflicts_with_all = ["kind", "counter"])]
     best: bool,
-    /// Counter by which they are ranked
+    /// Counter to rank by
     #[arg(long, default_value = "seen", value_name = "NAME")]
     counter: String,
-    /// Trailing window to count over
+    /// Trailing window
     #[arg(long, default_value = "1h", value_name = "SPAN", value_parser = span)]
     window: Span,
-    /// Keys to show, at most
+    /// Most keys to show
     #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     limit: u64,
-    /// Time at which the window ends, instead of now; offline only
+    /// End of the window [default: now]; offline only
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "server")]
     at: Option<Time>,
-    /// Pipeline that counts, instead of the first one
+    /// Pipeline [default: the first]
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
     #[command(flatten)]

@@ -15,7 +15,7 @@ use crate::console::{BOLD, DIM, Output, TableCell, TextTable, say};
 use crate::exit::{CommandError, Exit};
 use crate::options::{DataOption, JsonOption};
 
-/// Add, list, change and remove the people who may begin sessions
+/// Add, list, change and remove the people who may log in
 #[derive(clap::Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "\
@@ -25,9 +25,8 @@ Examples:
   tollhouse user change ann --role editor --data ./data
   tollhouse user remove bob --data ./data
 
-Roles: viewer, reviewer, editor, administrator; each may do what the one before it may.
-A server on the data directory applies a change within a second, and ends the sessions of
-whom it is about.")]
+Roles: viewer, reviewer, editor, administrator; each includes the one before. A server on the data
+directory applies changes within a second and ends the sessions of those concerned.")]
 pub(crate) struct UserArgs {
     #[command(subcommand)]
     command: UserCommand,
@@ -41,19 +40,19 @@ enum UserCommand {
     Remove(UserRemoveArgs),
 }
 
-/// Add a person, and print a new password, which is stored nowhere
+/// Add a person and print a new password, which is stored nowhere
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse user add ann --role reviewer --data ./data")]
 pub(crate) struct UserAddArgs {
-    /// The name: letters, digits, `_`, `-` and `.`
+    /// Name: letters, digits, `_`, `-` and `.`
     #[arg(value_name = "NAME")]
     name: String,
-    /// The role: viewer, reviewer, editor or administrator
+    /// Role: viewer, reviewer, editor or administrator
     #[arg(long, value_name = "ROLE", value_parser = role)]
     role: Role,
-    /// Read the password from standard input, instead of making one
+    /// Read the password from standard input
     #[arg(long)]
     password_stdin: bool,
     #[command(flatten)]
@@ -79,13 +78,13 @@ Examples:
   tollhouse user change ann --role editor --data ./data
   tollhouse user change ann --new-password --data ./data      Prints it, once")]
 pub(crate) struct UserChangeArgs {
-    /// The name
+    /// Name
     #[arg(value_name = "NAME")]
     name: String,
-    /// The role from now on
+    /// New role
     #[arg(long, value_name = "ROLE", value_parser = role)]
     role: Option<Role>,
-    /// Make a new password, and print it
+    /// Create and print a new password
     #[arg(long)]
     new_password: bool,
     /// Read the new password from standard input
@@ -101,7 +100,7 @@ pub(crate) struct UserChangeArgs {
 Examples:
   tollhouse user remove bob --data ./data")]
 pub(crate) struct UserRemoveArgs {
-    /// The name
+    /// Name
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]

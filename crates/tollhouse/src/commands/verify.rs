@@ -14,7 +14,7 @@ use crate::console::{Output, Progress, error, help, say};
 use crate::exit::{CommandError, Exit};
 use crate::options::{DataOption, JsonOption, stopped};
 
-/// Check every checksum of a data directory, and report damage
+/// Verify every checksum of a data directory
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,15 +25,15 @@ Examples:
 
 Reads all files of ledger and journal, and checks rules, limits, labels and configuration. No server
 may run on the directory; verify a snapshot instead. --repair first rewrites what is readable of
-damaged segments, keeps the damaged files beside them, and forgets what is gone. It also drops keys
-whose newest event lies ahead of the wall clock, as a clock that was ahead leaves them: their limits
-open again, and their counts begin anew. Set the clock right before.
+damaged segments, keeps the damaged files beside them, and forgets the rest. It also drops keys
+whose newest event lies ahead of the wall clock, left by a clock that was ahead: their limits open
+and their counts begin anew. Set the clock right before.
 
-Exit code 1 if anything is lost, or others than the owner can read or replace files.")]
+Exit code 1: something is lost, or others than the owner can read or replace files.")]
 pub(crate) struct VerifyArgs {
     #[command(flatten)]
     data: DataOption,
-    /// Rewrite what is readable of damaged segments, which are kept, and drop keys from the future
+    /// Rewrite what is readable of damaged segments, keep the originals, and drop keys from the future
     #[arg(long)]
     repair: bool,
     #[command(flatten)]

@@ -19,7 +19,7 @@ use crate::input::messages::{EnvelopeOption, InputMessageIter};
 use crate::message_reader::{MessageOptions, PreparedMessage, ThreadsOption, each_message, message_pipeline};
 use crate::options::{JsonOption, LocalEngine};
 
-/// Messages that were made to cost much, from bytes to verdict, in memory
+/// Measure costly messages, from bytes to verdict, in memory
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -27,12 +27,12 @@ Examples:
   taskset -c 0 tollhouse bench costly --json
   tollhouse bench costly --ham ~/Maildir/cur --spam ~/Maildir/.Junk/cur
 
-Each is read, cut into keys and tokens, counted, asked about, judged and explained, once and alone.
-Large messages come first, then the worst known ones of a megabyte for each reader, the slowest of
-each family. Mail of --ham and --spam is learned before, as if it came now, so that the classifier
-has something to look up. Memory is the peak of the process, message and engine included.")]
+Each message is read, cut into keys and tokens, counted, looked up, decided and explained, once and
+alone: large ones first, then for each reader the worst known ones of a megabyte, the slowest of
+each family. Mail of --ham and --spam is learned first, as if new, so that the classifier has
+something to look up. Memory is the peak of the process, message and engine included.")]
 pub(super) struct CostlyBenchArgs {
-    /// Size of the messages, of what they are meant to be
+    /// Size of the messages, in percent
     #[arg(long, default_value_t = 100, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]
     percent: u32,
     /// Wanted mail to learn first

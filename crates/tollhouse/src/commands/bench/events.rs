@@ -51,7 +51,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Rules of a decision.
 const RULES: usize = 30;
 
-/// Batches of events in columns, by a server in a process of its own with its data on disk
+/// Measure column batches of events, by a server process with its data on disk
 ///
 /// Each event has twelve keys of a fixed layout, first and last time and count; with FILE they are the file's, sent as they stand there
 /// and again until there were enough.
@@ -66,31 +66,31 @@ pub(super) struct EventsBenchArgs {
     /// Events instead of made-up ones, one JSON object a line
     #[arg(value_name = "FILE", requires_all = ["settings", "decide"], conflicts_with_all = ["keys", "memory", "distribution"])]
     file: Option<PathBuf>,
-    /// The preset that judges the events of FILE
+    /// Preset for the events of FILE
     #[arg(long, value_name = "NAME", group = "settings", requires = "file", value_parser = preset_named)]
     preset: Option<&'static Preset>,
-    /// The configuration that judges the events of FILE
+    /// Configuration for the events of FILE
     #[arg(long, value_name = "FILE", group = "settings", requires = "file")]
     config: Option<PathBuf>,
     /// Distinct keys
     #[arg(long, default_value_t = 10_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(12..=1_000_000_000))]
     keys: u64,
-    /// Events that are measured
+    /// Events to measure
     #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     events: u64,
     /// Events of a batch
     #[arg(long, default_value_t = 5_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     batch: u32,
-    /// Connections that send at the same time
+    /// Parallel connections
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     connections: u32,
-    /// Memory budget of the server's ledger in MiB
+    /// Memory of the server's ledger, in MiB
     #[arg(long, default_value_t = 2048, value_name = "MIB", value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
     memory: u32,
-    /// The distribution of keys
+    /// Distribution of keys
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [BenchDistribution::Zipf, BenchDistribution::Uniform])]
     distribution: Vec<BenchDistribution>,
-    /// Judge each event and log it: made-up ones by 30 rules and a model of 200 trees
+    /// Decide on and log each event; made-up ones with 30 rules and a model of 200 trees
     #[arg(long)]
     decide: bool,
     #[command(flatten)]

@@ -22,7 +22,7 @@ use crate::interrupt::Interrupt;
 use crate::message_reader::timed;
 use crate::options::{ConfigOptions, JsonOption};
 
-/// Rules and models alone, on rows of the bundled samples
+/// Measure rules and models alone, on rows of the bundled samples
 ///
 /// Each row has the facts and readings that its event had when it was decided.
 #[derive(clap::Args)]
@@ -32,12 +32,12 @@ Examples:
   tollhouse bench judge --json new.toml       A file's rules and models
   taskset -c 0 tollhouse bench judge --preset mail
 
-A pipeline without a model is measured with one that is made up: 200 symmetric trees of depth 6
-over the numeric facts and readings that its rules read.")]
+A pipeline without a model gets a made-up one: 200 symmetric trees of depth 6 over the numeric facts
+and readings that its rules read.")]
 pub(super) struct JudgeBenchArgs {
     #[command(flatten)]
     config: ConfigOptions,
-    /// Time for all measurements of a pipeline
+    /// Time per pipeline
     #[arg(long, default_value_t = 3, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
     #[command(flatten)]

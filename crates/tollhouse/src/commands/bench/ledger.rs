@@ -49,34 +49,33 @@ Examples:
   tollhouse bench ledger --workload single --durability none,1s,sync --json
   tollhouse bench ledger --threads 8 --data /mnt/nvme/bench
 
-One line for each layout, durability and workload. A layout's keys are loaded first, whatever is
-measured of it then.")]
+One line per layout, durability and workload. A layout's keys are always loaded first.")]
 pub(crate) struct LedgerBenchArgs {
     /// Distinct keys
     #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000_000))]
     keys: u64,
-    /// Time in calls for each workload that draws keys; the others go through all keys once
+    /// Time per workload that draws keys; the others go through all keys once
     #[arg(long, default_value_t = 3, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
-    /// Observations of one call, in requests of 40
+    /// Observations per call, in requests of 40
     #[arg(long, default_value_t = 4096, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     batch: u32,
-    /// Threads that call at the same time
+    /// Parallel threads
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: u32,
-    /// Memory budget in MiB
+    /// Memory, in MiB
     #[arg(long, default_value_t = 1024, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     memory: u32,
-    /// Statistics that are kept of a key
+    /// Statistics per key
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [BenchLayout::Fixed, BenchLayout::Windowed])]
     layout: Vec<BenchLayout>,
-    /// The distribution of keys
+    /// Distribution of keys
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Workload::ALL)]
     workload: Vec<Workload>,
-    /// The point at which additions are safe: none, an interval, or sync
+    /// Durability of additions: none, an interval, or sync
     #[arg(long, value_delimiter = ',', default_value = "1s", value_name = "DURABILITY")]
     durability: Vec<Durability>,
-    /// Empty or missing directory to work in, which is kept, instead of a temporary one
+    /// Empty or missing directory to work in and keep [default: a temporary one]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     #[command(flatten)]

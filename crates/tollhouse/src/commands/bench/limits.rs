@@ -29,7 +29,7 @@ use crate::options::JsonOption;
 /// Sub-windows of a window, as is usual.
 const WINDOWS: u64 = 60;
 
-/// Measure limits: decisions a second of the library's call, and memory a key
+/// Measure limits: library calls a second, and memory a key
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -37,22 +37,22 @@ Examples:
   tollhouse bench limits --mode gcra --batch 1 --keys 1000000 --json
   taskset -c 0 tollhouse bench limits --seconds 10")]
 pub(crate) struct LimitsBenchArgs {
-    /// Distinct keys that take
+    /// Distinct keys
     #[arg(long, default_value_t = 100_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
     keys: u32,
-    /// Time in calls for each mode and batch
+    /// Time per mode and batch
     #[arg(long, default_value_t = 3, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
-    /// Takes of one call
+    /// Takes per call
     #[arg(long, value_delimiter = ',', default_values_t = [1, 64], value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: Vec<u32>,
-    /// Modes in which limits are counted
+    /// Algorithms
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = LimitMode::ALL)]
     mode: Vec<LimitMode>,
-    /// Users of the example whose memory is measured
+    /// Users in the memory example
     #[arg(long, value_delimiter = ',', default_values_t = [10_000, 1_000_000], value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     users: Vec<u32>,
-    /// Requests of each of them a day
+    /// Requests per user and day
     #[arg(long, default_value_t = 500, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     requests: u32,
     #[command(flatten)]

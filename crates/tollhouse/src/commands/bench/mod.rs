@@ -59,11 +59,11 @@ pub(crate) struct BenchArgs {
 
 #[derive(clap::Subcommand)]
 enum BenchCommand {
-    /// Messages, from bytes to verdict, in memory
+    /// Measure messages, from bytes to verdict, in memory
     Check(BenchInputArgs),
-    /// Lines of an access log, from bytes to verdict, in memory
+    /// Measure access log lines, from bytes to verdict, in memory
     Replay(BenchInputArgs),
-    /// One decision over HTTP, by a server in a process of its own with its data on disk
+    /// Measure single decisions over HTTP, by a server process with its data on disk
     Http(BenchInputArgs),
     Events(events::EventsBenchArgs),
     Costly(costly::CostlyBenchArgs),
@@ -76,12 +76,12 @@ enum BenchCommand {
 /// The input that is measured, and for how long.
 #[derive(clap::Args)]
 struct BenchInputArgs {
-    /// Messages (check, http) or an access log (replay) instead of the bundled samples
+    /// Messages (check, http) or access log (replay) [default: bundled samples]
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]
     threads: ThreadsOption,
-    /// Least time of each measurement; the input is repeated until then
+    /// Least time per measurement; repeats the input
     #[arg(long, default_value_t = 3, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
     #[command(flatten)]

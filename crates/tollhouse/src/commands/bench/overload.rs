@@ -40,7 +40,7 @@ const SENDERS: usize = 16;
 /// The time that a client waits for an answer: longer than the server may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Ten times as many decisions asked as can be made, by a server in a process of its own that is killed at the end
+/// Measure overload: ten times the server's capacity, in a process of its own that is killed at the end
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -48,18 +48,18 @@ Examples:
   tollhouse bench overload --seconds 5 --places 16
   tollhouse bench overload --connections 4000
 
-Ends with 1 if something that was acknowledged is lost.")]
+Exit code 1: something acknowledged was lost.")]
 pub(super) struct OverloadBenchArgs {
     /// Time of the overload
     #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
-    /// Connections that ask during the overload; without it `--times` as many as places
+    /// Connections during the overload [default: `--times` as many as places]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     connections: Option<u32>,
-    /// Load, as a multiple of what the server can do
+    /// Load, as a multiple of the server's capacity
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=100))]
     times: u32,
-    /// Requests that may be at work: `[server] requests_max`
+    /// Requests at once: `[server] requests_max`
     #[arg(long, default_value_t = 64, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     places: u32,
     #[command(flatten)]

@@ -27,25 +27,24 @@ Examples:
   tollhouse compare spamd 127.0.0.1:783 mail.mbox --examples 20
   tollhouse compare rspamd http://127.0.0.1:11333 --json mail/ | jq 'select(.agree == false)'
 
-Each message is judged here in the order of the input, at its own time, and sent to the other filter
-with the same envelope, --threads at once. The report shows how often both agree, the messages on
-which they differ most, and which symbols fire there. Neither side learns; without --data an engine
-in memory judges.")]
+Decides on each message in input order, at its own time, and sends it to the other filter with the
+same envelope, --threads at once. Reports how often both agree, where they differ most, and which
+symbols fire there. Neither side learns; without --data it decides in memory.")]
 pub(crate) struct CompareArgs {
-    /// Protocol that the other filter speaks
+    /// Protocol of the other filter
     #[arg(value_enum, value_name = "rspamd|spamd")]
     kind: PeerKind,
-    /// Address of the filter: a URL, or host and port
+    /// Filter's URL, or host and port
     #[arg(value_name = "ADDRESS")]
     address: String,
     #[command(flatten)]
     files: MessageFiles,
     #[command(flatten)]
     messages: MessageOptions,
-    /// Number of messages to show, of those on which the filters differ most
+    /// Messages to show where the filters differ most
     #[arg(long, value_name = "N", default_value_t = 10)]
     examples: usize,
-    /// Preset of an engine in memory [default: mail]
+    /// Preset for deciding in memory [default: mail]
     #[arg(long, value_name = "NAME", value_parser = preset_named)]
     preset: Option<&'static Preset>,
     #[command(flatten)]

@@ -48,10 +48,9 @@ Examples:
   tollhouse demo           Goes on serving afterwards, so that you can try it
   tollhouse demo --once    Ends when everything is shown
 
-Everything happens in a temporary directory, which is removed at the end, and on a free port of
-this machine.")]
+Runs in a temporary directory, removed at the end, on a free port of this machine.")]
 pub(crate) struct Args {
-    /// End when everything is shown, instead of serving on
+    /// End after the demo instead of serving on
     #[arg(long)]
     once: bool,
 }

@@ -10,7 +10,8 @@ use super::{EnforcementTarget, program};
 /// A program for each ban and lift.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct CommandOptions {
-    /// Program with its arguments, of which `{action}` is `ban` or `lift`, `{address}` the address or network, `{family}` 4 or 6, and `{seconds}` what is left
+    /// Program and arguments; `{action}` is `ban` or `lift`, `{address}` the address or network, `{family}` 4 or 6,
+    /// `{seconds}` the time left
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub(super) program: Vec<String>,
 }

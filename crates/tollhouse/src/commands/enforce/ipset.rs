@@ -13,7 +13,7 @@ const TIMEOUT_MAX: i64 = 2_147_483;
 /// Sets of the kernel for iptables.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct IpsetOptions {
-    /// Set of IPv4 addresses and networks, created if it is missing
+    /// Set of IPv4 addresses and networks, created if missing
     #[arg(long, value_name = "NAME", default_value = "tollhouse4", value_parser = super::set_name)]
     pub(super) set4: String,
     /// Set of IPv6 addresses and networks

@@ -29,16 +29,16 @@ pub(super) enum MapFormat {
 /// A file that a proxy reads.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct MapFileOptions {
-    /// Form of the file
+    /// Format of the file
     #[arg(long, value_enum)]
     pub(super) format: MapFormat,
-    /// File, which is replaced whole
+    /// File to write, replaced whole
     #[arg(long, value_name = "FILE")]
     pub(super) output: PathBuf,
-    /// Shortest time between two writes, in seconds
+    /// Least seconds between writes
     #[arg(long, value_name = "SECONDS", default_value = "1")]
     pub(super) pause: u64,
-    /// Program, with its arguments, that reloads the proxy
+    /// Program and arguments to reload the proxy
     #[arg(last = true, value_name = "PROGRAM")]
     pub(super) reload: Vec<String>,
 }

@@ -39,7 +39,7 @@ const WAIT_MS: &str = "1000";
 /// First and longest wait after a failure.
 const AGAIN: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(30)];
 
-/// Keep a firewall's sets, a proxy's file or a program in step with a server's bans
+/// Apply a server's bans to a firewall's sets, a proxy's file or a program
 #[derive(clap::Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "\
@@ -51,8 +51,8 @@ Examples:
       systemctl reload haproxy
   tollhouse enforce command -- /usr/local/bin/on-ban {action} {address} {seconds}
 
-Addresses and networks are enforced, of labels whose `decision` is `ban`; --type, --label and
---pipeline choose others. What is banned and what is lifted comes within a tenth of a second.")]
+Enforces addresses and networks of labels whose `decision` is `ban`; --type, --label and --pipeline
+choose others. Bans and lifts arrive within a tenth of a second.")]
 pub(crate) struct EnforceArgs {
     #[command(subcommand)]
     target: EnforceCommand,
@@ -66,15 +66,15 @@ enum EnforceCommand {
     Command(EnforceCommandArgs),
 }
 
-/// Keep sets of nftables, with time-outs
+/// Maintain nftables sets, with time-outs
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse enforce nftables --drop
   tollhouse enforce nftables --table filter --set4 bad4 --set6 bad6 --server https://toll:8377
 
-Without --drop nothing is dropped until a rule of yours does: `ip saddr @banned4 drop`. The table
-and the sets are made if there are none. Of networks in each other the sets have the outermost.")]
+Without --drop add your own rule: `ip saddr @banned4 drop`. Table and sets are created if missing.
+Of nested networks the sets have the outermost.")]
 struct EnforceNftablesArgs {
     #[command(flatten)]
     options: NftablesOptions,
@@ -82,7 +82,7 @@ struct EnforceNftablesArgs {
     common: EnforceOptions,
 }
 
-/// Keep sets of ipset, for iptables
+/// Maintain ipset sets, for iptables
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -95,14 +95,14 @@ struct EnforceIpsetArgs {
     common: EnforceOptions,
 }
 
-/// Keep a file for nginx, HAProxy or Caddy, and reload the proxy
+/// Maintain a file for nginx, HAProxy or Caddy, and reload the proxy
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse enforce file --format nginx-geo --output /etc/nginx/banned.conf -- nginx -s reload
   tollhouse enforce file --format plain --output ./banned.txt --once
 
-The file is replaced whole, and only where it changes. The program behind -- is run without a shell.")]
+The file is replaced whole, and only when it changes. The program behind -- runs without a shell.")]
 struct EnforceFileArgs {
     #[command(flatten)]
     options: MapFileOptions,
@@ -116,8 +116,8 @@ struct EnforceFileArgs {
 Examples:
   tollhouse enforce command -- /usr/local/bin/on-ban {action} {address} {seconds}
 
-Placeholders are whole arguments; the program is run without a shell, once for each change. It is
-told of all bans at the start, and of a lift when one ends.")]
+Placeholders are whole arguments. The program runs without a shell, once for each change: for all
+bans at the start, and for each lift.")]
 struct EnforceCommandArgs {
     #[command(flatten)]
     options: CommandOptions,
@@ -128,7 +128,7 @@ struct EnforceCommandArgs {
 /// The bans that are enforced, and when.
 #[derive(Clone, Debug, clap::Args)]
 struct EnforceOptions {
-    /// The server to ask
+    /// Server to ask
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8377")]
     server: String,
     /// Bearer token for the server
@@ -136,28 +136,28 @@ struct EnforceOptions {
     token: Option<String>,
     #[command(flatten)]
     trust: TrustOptions,
-    /// Bans of labels with this `decision`
+    /// Only labels with this `decision`
     #[arg(long = "type", value_name = "DECISION", default_value = "ban")]
     decision: String,
-    /// Only the labels of this name
+    /// Only labels of this name
     #[arg(long, value_name = "NAME")]
     label: Option<String>,
-    /// Only of this pipeline
+    /// Only this pipeline
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
-    /// Address or network that is not enforced here, whatever the server says; may be repeated
+    /// Address or network never to enforce here; repeatable
     #[arg(long, value_name = "NETWORK", value_parser = network)]
     allow: Vec<BannedNetwork>,
-    /// Least milliseconds between two questions; each is answered when something changes
+    /// Least milliseconds between two long polls
     #[arg(long, value_name = "MS", default_value = "50", value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
     every: u64,
-    /// Seconds between complete refills of the target, in case somebody else changed it
+    /// Seconds between complete refills, in case somebody else changed the target
     #[arg(long, value_name = "SECONDS", default_value = "600", value_parser = clap::value_parser!(u64).range(1..))]
     resync: u64,
-    /// Do it once, and end
+    /// Run once and end
     #[arg(long)]
     once: bool,
-    /// Print what would be done for all bans, and do nothing
+    /// Only print what would be done for all bans
     #[arg(long)]
     dry_run: bool,
 }

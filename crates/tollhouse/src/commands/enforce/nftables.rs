@@ -17,7 +17,7 @@ pub(super) struct NftablesOptions {
     /// Family of the table
     #[arg(long, value_name = "FAMILY", default_value = "inet", value_parser = ["inet", "ip", "ip6", "bridge", "netdev"])]
     pub(super) family: String,
-    /// Table, created if it is missing
+    /// Table, created if missing
     #[arg(long, value_name = "NAME", default_value = "tollhouse", value_parser = super::set_name)]
     pub(super) table: String,
     /// Set of IPv4 addresses and networks
@@ -26,7 +26,7 @@ pub(super) struct NftablesOptions {
     /// Set of IPv6 addresses and networks
     #[arg(long, value_name = "NAME", default_value = "banned6", value_parser = super::set_name)]
     pub(super) set6: String,
-    /// Also make a chain `banned` that drops what comes from them, before other chains of input
+    /// Also create a chain `banned`, before other input chains, that drops their packets
     #[arg(long)]
     pub(super) drop: bool,
     /// The program

@@ -9,7 +9,7 @@ use plan::{BrokerSecurity, SaslMechanismName};
 /// The user that a broker is told, and TLS. Flags and variables are those of the command `nats`; for Kafka they begin with KAFKA_.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct BrokerOptions {
-    /// User of the broker; with NATS and no password, a token [env: NATS_USER, KAFKA_USER]
+    /// Broker user; with NATS and no password, a token [env: NATS_USER, KAFKA_USER]
     #[arg(long, value_name = "USER")]
     user: Option<String>,
     /// Password of the broker's user [env: NATS_PASSWORD, KAFKA_PASSWORD]
@@ -18,16 +18,16 @@ pub(super) struct BrokerOptions {
     /// SASL mechanism for Kafka
     #[arg(long, value_name = "NAME", default_value = "scram-sha-512", value_parser = ["plain", "scram-sha-256", "scram-sha-512"])]
     mechanism: String,
-    /// Talk TLS with Kafka; also meant by --tlsca and --tlscert
+    /// Use TLS with Kafka; implied by --tlsca and --tlscert
     #[arg(long)]
     tls: bool,
-    /// Certificate authorities of the broker, in PEM, instead of the system's [env: NATS_CA, KAFKA_CA]
+    /// PEM authorities of the broker, instead of the system's [env: NATS_CA, KAFKA_CA]
     #[arg(long, value_name = "FILE")]
     tlsca: Option<PathBuf>,
-    /// Client certificate for the broker, in PEM [env: NATS_CERT, KAFKA_CERT]
+    /// PEM client certificate [env: NATS_CERT, KAFKA_CERT]
     #[arg(long, value_name = "FILE", requires = "tlskey")]
     tlscert: Option<PathBuf>,
-    /// Private key of that certificate, in PEM [env: NATS_KEY, KAFKA_KEY]
+    /// Its private key, in PEM [env: NATS_KEY, KAFKA_KEY]
     #[arg(long, value_name = "FILE", requires = "tlscert")]
     tlskey: Option<PathBuf>,
 }

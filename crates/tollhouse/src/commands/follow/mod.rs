@@ -49,7 +49,7 @@ use crate::input::messages::STDIN;
 use crate::interrupt::Interrupt;
 use crate::options::TargetServerOptions;
 
-/// Follow growing logs, the journal, a pipe, a Kafka topic or a NATS stream, and send each event to a server
+/// Send events to a server from growing logs, the journal, a pipe, a Kafka topic or a NATS stream
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -62,56 +62,55 @@ Examples:
   tollhouse follow --server http://127.0.0.1:8377 --position at.json kafka://10.0.0.5,10.0.0.6/ads
   tollhouse follow --server http://127.0.0.1:8377 --nats nats://127.0.0.1:4222 --stream EVENTS
 
-Access logs are in the combined format, or JSON as Caddy, Traefik and nginx write it. Lines for a
-pipeline with `input = \"log\"` are read by its patterns. The command follows rotation, resumes
-after a restart, and counts nothing twice.")]
+Access logs are combined, or JSON as Caddy, Traefik and nginx write it. A pipeline with
+`input = \"log\"` reads lines by its patterns. The command follows rotation, resumes after a
+restart, and counts nothing twice.")]
 pub(crate) struct FollowArgs {
-    /// Files to follow, with the wildcards `*`, `?` and `[...]` if they are quoted; or topic as
-    /// kafka://HOST[:PORT][,HOST...]/TOPIC; - is standard input
+    /// Files to follow, with quoted wildcards `*`, `?` and `[...]`; kafka://HOST[:PORT][,HOST...]/TOPIC; or - for standard
+    /// input
     #[arg(value_name = "FILE|-|URL", required_unless_present_any = ["nats", "journald"])]
     files: Vec<PathBuf>,
-    /// Follow the journal of this machine, by `journalctl -o json`, beside the files or instead of them
+    /// Follow this machine's journal through `journalctl -o json`, with or without files
     #[arg(long, conflicts_with = "nats")]
     journald: bool,
-    /// Unit whose entries of the journal are followed; may be repeated; all, unless given
+    /// Journal unit to follow; repeatable [default: all]
     #[arg(long, value_name = "UNIT", requires = "journald")]
     unit: Vec<String>,
     #[command(flatten)]
     nats: nats::NatsOptions,
     #[command(flatten)]
     broker: broker_options::BrokerOptions,
-    /// File that keeps the positions; without it every start begins at the end of files, journal or topic
+    /// File that keeps the positions; without it each start begins at the end
     #[arg(long, value_name = "FILE")]
     position: Option<PathBuf>,
-    /// Format of the lines: of an access log, of another by the pipeline's patterns, or events as JSON objects or as
-    /// comma-separated values; unless given, what the named pipeline reads, or else an access log
+    /// Format of the lines; `log` uses the pipeline's patterns [default: what the named pipeline reads, else access-log]
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<FollowFormat>,
-    /// Names of the columns of `csv`, separated by commas; unless given, the first line of each file has them
+    /// Column names of `csv`, separated by commas [default: the first line of each file]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Vec<String>,
-    /// Character between the columns of `csv`
+    /// Column separator of `csv`
     #[arg(long, value_name = "CHARACTER", default_value = ",")]
     separator: String,
-    /// Zone of dates that name none, such as Europe/Berlin or UTC+0200; unless given, that of the pipeline, or of this machine
+    /// Zone of dates without one, such as Europe/Berlin or UTC+0200 [default: the pipeline's, or this machine's]
     #[arg(long, value_name = "ZONE")]
     zone: Option<String>,
-    /// Print lines that no pattern of the pipeline reads
+    /// Print lines that match no pattern of the pipeline
     #[arg(long)]
     unparsed: bool,
-    /// Pipeline that judges, instead of the first one
+    /// Pipeline [default: the first]
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
-    /// Folder of CrowdSec's parsers and scenarios, through which lines go: each overflow becomes an event
+    /// Folder of CrowdSec's parsers and scenarios to run lines through: each overflow is an event
     #[arg(long, value_name = "DIR", conflicts_with_all = ["format", "nats"])]
     crowdsec: Option<PathBuf>,
-    /// Type by which CrowdSec's parsers know the lines, such as syslog, nginx or apache2
+    /// CrowdSec's type of the lines, such as syslog, nginx or apache2
     #[arg(long, value_name = "TYPE", default_value = "syslog", requires = "crowdsec")]
     log_type: String,
-    /// Folder of the files that scenarios look into; unless given, `data` in the folder, or CrowdSec's own
+    /// Folder of the scenarios' data files [default: `data` in the folder, or CrowdSec's own]
     #[arg(long, value_name = "DIR", requires = "crowdsec")]
     data_files: Option<PathBuf>,
-    /// End at the end of the files, journal or topic, read from their beginning or the kept positions
+    /// Read from the beginning or the kept positions to the end, and exit
     #[arg(long)]
     once: bool,
     #[command(flatten)]

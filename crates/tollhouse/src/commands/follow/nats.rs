@@ -40,14 +40,13 @@ const BATCH_BYTES_MAX: usize = 8 << 20;
 /// The stream of NATS that is consumed, and who asks for it. Flags and variables are those of the command `nats`.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct NatsOptions {
-    /// NATS server whose JetStream is consumed instead of a file: nats://[USER:PASSWORD@]HOST[:PORT], or tls://...; or several
-    /// with commas
+    /// NATS servers to consume JetStream from, separated by commas: nats://[USER:PASSWORD@]HOST[:PORT] or tls://...
     #[arg(long, value_name = "URL", requires = "stream", conflicts_with_all = ["files", "position", "once"])]
     pub(super) nats: Option<String>,
     /// Stream to consume
     #[arg(long, value_name = "NAME", requires = "nats")]
     stream: Option<String>,
-    /// Durable consumer; made if it does not exist
+    /// Durable consumer, created if missing
     #[arg(long, value_name = "NAME", default_value = "tollhouse", requires = "nats")]
     consumer: String,
     /// Credentials file of the NATS user [env: NATS_CREDS]

@@ -29,29 +29,29 @@ Examples:
   cscli decisions list -o json | tollhouse import bans --server http://127.0.0.1:8377 \\
       --label scanner --for 4h -
 
-An entry that says for how long it holds is banned for that time, at most the label's `keep`. What
-is on the allow list is refused and named. A list that somebody publishes and renews is better a
-[[block_list]] of the configuration. Exit code 1: some lines were no entries, or were refused.")]
+An entry's own time counts, up to the label's `keep`. Entries on the allow list are refused and
+listed. For a published list that is renewed use a [[block_list]] in the configuration. Exit code 1:
+some lines were no entries, or were refused.")]
 pub(crate) struct BansImportArgs {
-    /// The list; - is standard input
+    /// List, or - for standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
-    /// Format of the list; unless given, its beginning shows it
+    /// Format [default: detected from the beginning]
     #[arg(long, value_name = "FORMAT", value_parser = BlockListFormat::NAMES.map(|(name, _)| name))]
     format: Option<String>,
-    /// Label that is put on the addresses, one with a `decision`
+    /// Label to put on the addresses; it must have a `decision`
     #[arg(long, value_name = "NAME")]
     label: String,
-    /// Kind of key that the label is of
+    /// Kind that has the label
     #[arg(long, value_name = "NAME", default_value = "ip")]
     kind: String,
-    /// Pipeline of the label, instead of the first one
+    /// Pipeline of the label [default: the first]
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
-    /// Time for which entries are banned that say none, such as 7d
+    /// Ban time of entries without one, such as 7d
     #[arg(long = "for", value_name = "TIME")]
     lasts: Span,
-    /// Show the content of the list, and ban nobody
+    /// Only show the list's content
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

@@ -24,7 +24,7 @@ use crate::message_reader::{
 };
 use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, ServerOptions};
 
-/// Learn the stored mail that SpamAssassin learned, by a backup of `sa-learn --backup`
+/// Learn stored mail that SpamAssassin learned, by the output of `sa-learn --backup`
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -32,11 +32,11 @@ Examples:
   tollhouse import bayes --data ./data backup.txt ~/Maildir
   tollhouse import bayes --server http://127.0.0.1:8377 backup.txt spam.mbox ham.mbox
 
-SpamAssassin's tokens are hashes that are of no use here. But the backup names each learned message
-by a hash, with its class. Give the folders with the mail: what SpamAssassin learned as spam or ham
-is learned as that, all else is skipped. Repeating it counts nothing twice.")]
+SpamAssassin's tokens are hashes of no use here, but the backup has each learned message's hash and
+class. Give the folders with the mail: what SpamAssassin learned as spam or ham is learned, all else
+skipped. Repeating it counts nothing twice.")]
 pub(crate) struct BayesImportArgs {
-    /// Backup that `sa-learn --backup` wrote; - is standard input
+    /// Output of `sa-learn --backup`, or - for standard input
     #[arg(value_name = "BACKUP")]
     backup: PathBuf,
     #[command(flatten)]

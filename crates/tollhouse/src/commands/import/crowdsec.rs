@@ -11,15 +11,15 @@ use crate::console::{printable, say};
 use crate::crowdsec_files;
 use crate::exit::{CommandError, Exit};
 
-/// Write a pipeline for the scenarios of CrowdSec: each has a rule, which bans for as long as the profile says
+/// Convert CrowdSec's scenarios to a pipeline: each becomes a rule that bans as long as the profile says
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse import crowdsec --output ./bans /etc/crowdsec
   tollhouse serve --data ./data --config ./bans/tollhouse.toml
 
-Parsers and scenarios stay where they are: the server runs them on the logs of `acquis.yaml`, which
-become sources of the configuration. What cannot be taken is printed, with its file and line.")]
+Parsers and scenarios stay in place: the server runs them on the logs of `acquis.yaml`, which become
+sources in the configuration. What cannot be converted is listed with file and line.")]
 pub(super) struct CrowdsecImportArgs {
     /// Folder of CrowdSec's configuration, such as /etc/crowdsec, or of its hub
     #[arg(value_name = "DIR")]
@@ -27,7 +27,7 @@ pub(super) struct CrowdsecImportArgs {
     /// New folder for the configuration
     #[arg(long, short, value_name = "DIR")]
     output: PathBuf,
-    /// Folder of the files that scenarios look into; unless given, `data` in the folder, or CrowdSec's own
+    /// Folder of the scenarios' data files [default: `data` in the folder, or CrowdSec's own]
     #[arg(long, value_name = "DIR")]
     data_files: Option<PathBuf>,
 }

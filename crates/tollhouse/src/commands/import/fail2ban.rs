@@ -11,15 +11,15 @@ use logs::fail2ban::{FILE_BYTES_MAX, Fail2banFiles};
 use crate::console::{printable, say};
 use crate::exit::{CommandError, Exit};
 
-/// Write the jails of fail2ban that are switched on as pipelines, with their filters, counts and bans
+/// Convert fail2ban's enabled jails to pipelines, with their filters, counts and bans
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse import fail2ban --output ./bans /etc/fail2ban
   tollhouse serve --data ./data --config ./bans/tollhouse.toml
 
-The logs of the jails become sources of the configuration, which the server reads. What cannot be
-taken is named with its file and line; nothing is changed in the folder that is read.")]
+The jails' logs become sources in the configuration. What cannot be converted is listed with file
+and line. The folder that is read does not change.")]
 pub(super) struct Fail2banImportArgs {
     /// Folder of fail2ban's configuration, such as /etc/fail2ban
     #[arg(value_name = "DIR")]

@@ -9,7 +9,7 @@ use indicatif::HumanCount;
 use crate::console::say;
 use crate::exit::{CommandError, Exit};
 
-/// Write the limits of Limitador's limits file as [[limit]] of the configuration
+/// Convert Limitador's limits file to [[limit]] sections
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -21,7 +21,7 @@ pub(super) struct LimitsImportArgs {
     /// Limitador's limits file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Write to this new file instead of standard output
+    /// New file to write [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
 }

@@ -12,7 +12,7 @@ mod statistics;
 
 use crate::exit::{CommandError, Exit};
 
-/// Import statistics of `export --ledger`, or another program's jails, scenarios, lists, limits, learned mail or reputations
+/// Import statistics of `export --ledger`, or other programs' jails, scenarios, lists, limits, learned mail or reputations
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(after_help = "\
@@ -28,11 +28,11 @@ Examples:
   tollhouse import bayes --data ./data backup.txt ~/Maildir      Learn what SpamAssassin had learned
   tollhouse import reputation --data ./data --source txrep txrep.tsv   Count known senders
 
-Into a `[cluster]` each key becomes what it is in the export, also when repeated;
-other keys stay. --compare shows differences and changes nothing.
+Into a `[cluster]` each key becomes as exported, also when repeated; other keys stay. --compare only
+shows differences.
 
-Statistics need the secret of the exported directory: copy the file `secret` before anything is
-counted. An import is complete or changes nothing, except for an interrupted merge.")]
+Statistics need the exported directory's secret: copy the file `secret` before anything is counted.
+An import is complete or changes nothing, except for an interrupted merge.")]
 pub(crate) struct ImportArgs {
     #[command(subcommand)]
     command: Option<ImportCommand>,

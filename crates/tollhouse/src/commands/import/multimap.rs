@@ -12,7 +12,7 @@ use regex::RegexBuilder;
 use crate::console::{Output, printable, say};
 use crate::exit::{CommandError, Exit};
 
-/// Write lists of Rspamd's multimap as sets and rules, to be put into a pipeline's file
+/// Convert Rspamd's multimap lists to sets and rules for a pipeline's file
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -21,32 +21,32 @@ Examples:
   tollhouse import multimap --type content --symbol PILLS --score 2 body.map >> data/mail.toml
   tollhouse import multimap --type url --symbol LINKS --lists data/lists links.map
 
-Describe each list as multimap.conf does. A line with its own symbol and weight gets its own rule,
-with that weight times --score. Lines without an equivalent are left out and reported; the exit
-code is then 1. The output was checked over the preset `mail`.")]
+Describe each list as multimap.conf does. A line with its own symbol and weight becomes a rule with
+that weight times --score. Lines without an equivalent are reported and left out (exit code 1). The
+output was checked over the preset `mail`.")]
 pub(crate) struct MultimapImportArgs {
-    /// Lists as Rspamd reads them; several make one
+    /// Rspamd lists; several are joined
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Kind of thing that the lists match, as `type` in multimap.conf
+    /// Match type, as `type` in multimap.conf
     #[arg(long = "type", value_enum, value_name = "TYPE")]
     of: MapType,
-    /// Part that they match, as `filter`: email:addr, email:domain, email:domain:tld, email:name, tld, full
+    /// Part to match, as `filter`: email:addr, email:domain, email:domain:tld, email:name, tld, full
     #[arg(long, value_name = "FILTER")]
     filter: Option<String>,
-    /// The field for --type header: From, Reply-To, Subject or List-Id
+    /// Field for --type header: From, Reply-To, Subject or List-Id
     #[arg(long, value_name = "NAME", required_if_eq("of", "header"))]
     header: Option<String>,
-    /// With --type from: the address in From, not the envelope's sender, as `extract_from = "mime"`
+    /// With --type from: match From instead of the envelope sender, as `extract_from = "mime"`
     #[arg(long)]
     mime: bool,
-    /// Name of the rule: the list's symbol
+    /// Rule name: the list's symbol
     #[arg(long, value_name = "SYMBOL", value_parser = symbol)]
     symbol: String,
     /// Score of the symbol
     #[arg(long, default_value_t = 1.0, value_name = "SCORE", allow_negative_numbers = true)]
     score: f64,
-    /// Directory for files of entries, which the configuration then names; without it they are written out
+    /// Directory for entry files that the configuration names [default: entries inline]
     #[arg(long, value_name = "DIR")]
     lists: Option<PathBuf>,
 }

@@ -25,7 +25,7 @@ use crate::input::lines::{InputLine, InputLineIter};
 use crate::message_reader::message_pipeline;
 use crate::options::{EngineOptions, JsonOption, LocalEngine, time};
 
-/// Count for senders what TxRep, AWL or Rspamd's module reputation knows of them
+/// Import what TxRep, AWL or Rspamd's reputation module knows of senders
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -36,42 +36,42 @@ Examples:
     tollhouse import reputation --data ./data --source awl --time 2026-05-17 -
   tollhouse import reputation --data ./data --source rspamd reputation.ndjson
 
-A record counts its messages as seen, at its last hit, and as spam or ham where the mean of their
-scores is clear. So a sender becomes known; as everywhere, verdicts make no grade. What is too old
-for the windows is left out. A record counts once: imported again it counts by what it has grown.
-The guide to reputations has the commands that write such files. No server may run on the directory.")]
+A record counts its messages as seen, at its last hit, and as spam or ham where their mean score is
+clear. So senders become known; as everywhere, verdicts make no grade. What is too old for the
+windows is left out. A record imported again counts by its growth. The guide to reputations shows
+how to write such files. No server may run on the directory.")]
 pub(super) struct ReputationImportArgs {
-    /// Table with a head line (CSV or TSV), lines of sa-awl, or hashes of Rspamd as JSON lines; - is standard input
+    /// CSV or TSV with a header, lines of sa-awl, or Rspamd hashes as JSON lines; - is standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The filter that kept the records
+    /// Filter that kept the records
     #[arg(long, value_enum, value_name = "SOURCE")]
     source: ReputationSource,
-    /// Take the records of this user alone, such as GLOBAL
+    /// Only this user's records, such as GLOBAL
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
     /// Prefix of Rspamd's keys
     #[arg(long, value_name = "TEXT", default_value = sender_history::RSPAMD_PREFIX)]
     prefix: String,
-    /// Messages with a mean score of at least this count as spam
+    /// Mean score from which messages count as spam
     #[arg(long, value_name = "SCORE", default_value_t = 5.0, allow_negative_numbers = true)]
     spam_at: f64,
-    /// Messages with a mean score of at most this count as ham
+    /// Mean score up to which messages count as ham
     #[arg(long, value_name = "SCORE", default_value_t = 0.0, allow_negative_numbers = true)]
     ham_at: f64,
-    /// Time of records that have none, instead of now
+    /// Time of records without one [default: now]
     #[arg(long, value_name = "TIME", value_parser = time)]
     time: Option<Time>,
-    /// Pipeline that counts, instead of the first one that reads messages
+    /// Pipeline [default: the first that reads messages]
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
-    /// Field that a sender's address is in
+    /// Field of the sender's address
     #[arg(long, value_name = "FIELD", default_value = "mail.from")]
     address_field: String,
-    /// Field that a client's address is in
+    /// Field of the client's address
     #[arg(long, value_name = "FIELD", default_value = "client.ip")]
     ip_field: String,
-    /// Show what would be counted, and count nothing
+    /// Only show what would be counted
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

@@ -18,19 +18,19 @@ use crate::options::{EngineOptions, JsonOption, stopped};
 /// The statistics to import, and the treatment of those in the target.
 #[derive(clap::Args)]
 pub(super) struct StatisticsImportArgs {
-    /// File that was exported; one that ends in .zst is compressed; - is standard input, not compressed
+    /// Exported file, compressed if .zst; - is uncompressed standard input
     #[arg(value_name = "FILE", required = true)]
     file: Option<PathBuf>,
-    /// Replace the present statistics
+    /// Replace existing statistics
     #[arg(long, conflicts_with = "merge")]
     replace: bool,
-    /// Add to the present statistics. The same export is added once
+    /// Add to existing statistics; the same export only once
     #[arg(long)]
     merge: bool,
-    /// Into a cluster: change nothing, and count the keys that differ there
+    /// For a cluster: only count the keys that differ
     #[arg(long, conflicts_with_all = ["merge", "replace"])]
     compare: bool,
-    /// With --merge: add exact distinct counts although they share values, which then count twice
+    /// With --merge: add exact distinct counts that share values, which then count twice
     #[arg(long, requires = "merge")]
     allow_overlap: bool,
     #[command(flatten)]

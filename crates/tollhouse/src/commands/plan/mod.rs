@@ -24,46 +24,46 @@ Examples:
   tollhouse plan --keys-per-day 13000000000 --updates-per-second 220000 --keep 1d --json
   tollhouse plan --system mail-counters    A system whose figures were published")]
 pub(crate) struct PlanArgs {
-    /// A system whose figures were published, instead of your own
+    /// System with published figures, instead of your own
     #[arg(long, value_name = "SYSTEM")]
     system: Option<PublishedSystem>,
-    /// Different keys a day
+    /// Distinct keys a day
     #[arg(long, value_name = "KEYS", required_unless_present = "system")]
     keys_per_day: Option<u64>,
     /// Additions a second
     #[arg(long, value_name = "UPDATES", required_unless_present = "system")]
     updates_per_second: Option<u64>,
-    /// Time for which a key is kept after its last event, such as `14d`
+    /// Lifetime of a key after its last event, such as `14d`
     #[arg(long, value_name = "SPAN", value_parser = crate::options::span, required_unless_present = "system")]
     keep: Option<Span>,
-    /// Copies of each key, the master's included [default: 2]
+    /// Copies of each key, with the master's [default: 2]
     #[arg(long, value_name = "COPIES")]
     replication: Option<u64>,
-    /// Bytes of a key, instead of 67 with the module, 225 with scripts, 100 on disk
+    /// Bytes per key [default: 67 with the module, 225 with scripts, 100 on disk]
     #[arg(long, value_name = "BYTES")]
     bytes_per_key: Option<u64>,
-    /// Memory of a server, in GiB
+    /// Memory per server, in GiB
     #[arg(long, value_name = "GIB", default_value_t = 64)]
     server_gib: u64,
-    /// Disk of a server whose engine is on disk, in GiB
+    /// Disk per server with its engine on disk, in GiB
     #[arg(long, value_name = "GIB", default_value_t = 2048)]
     disk_gib: u64,
-    /// Share of additions to known keys that nodes sum up, 0 to 1 [default: 0]
+    /// Share of additions to known keys that nodes batch, 0 to 1 [default: 0]
     #[arg(long, value_name = "SHARE")]
     summed: Option<f64>,
-    /// Share of readings of known keys that miss the nodes' caches, 0 to 1 [default: 1]
+    /// Share of readings of known keys that miss the caches, 0 to 1 [default: 1]
     #[arg(long, value_name = "SHARE")]
     missed: Option<f64>,
-    /// Keys of an event [default: 12]
+    /// Keys per event [default: 12]
     #[arg(long, value_name = "KEYS")]
     keys_per_event: Option<u64>,
-    /// Cores of a node
+    /// Cores per node
     #[arg(long, value_name = "CORES", default_value_t = 8)]
     node_cores: u64,
-    /// Bytes of a decision in the journal
+    /// Journal bytes per decision
     #[arg(long, value_name = "BYTES", default_value_t = 210)]
     decision_bytes: u64,
-    /// Time for which decisions are kept
+    /// Lifetime of decisions
     #[arg(long, value_name = "SPAN", value_parser = crate::options::span, default_value = "7d")]
     journal_keep: Span,
     #[command(flatten)]

@@ -33,7 +33,7 @@ const BARS: i64 = 60;
 /// Widest text of a stranger on the terminal.
 const TEXT_CHARS_MAX: usize = 80;
 
-/// Summarise an access log: who was flagged for what, the top addresses, paths and agents, over time
+/// Summarise an access log: who was flagged for what, top addresses, paths and agents, over time
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -41,29 +41,29 @@ Examples:
   zcat access.log.*.gz | tollhouse report-log --html report.html -
   tollhouse report-log --config tollhouse.toml --json access.log
 
-Requests are judged in memory, each at its own time, by the preset `web` or by the rules of
---config; nothing is kept. Memory is bounded, however long the log is: where more different texts
-come than are counted, the report says by how much counts may be too low.")]
+Decides in memory on each request at its own time, by the preset `web` or the rules of --config;
+nothing is kept. Memory is bounded: where a log has more different texts than fit, the report says
+by how much counts may be too low.")]
 pub(crate) struct ReportLogArgs {
-    /// Access logs in combined format or as JSON, the oldest first; - is standard input
+    /// Access logs, combined or JSON, oldest first; - is standard input
     #[arg(required = true, value_name = "FILE|-")]
     files: Vec<PathBuf>,
-    /// Also write the report as one self-contained HTML file
+    /// Also write one self-contained HTML file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Entries of each list
+    /// Entries per list
     #[arg(long, value_name = "N", default_value = "10", value_parser = clap::value_parser!(u16).range(1..=1000))]
     top: u16,
-    /// Preset that judges [default: web]
+    /// Preset [default: web]
     #[arg(long, value_name = "NAME", value_parser = preset_named, conflicts_with = "config")]
     preset: Option<&'static Preset>,
-    /// Configuration file whose rules judge, instead of a preset's
+    /// Configuration file with the rules, instead of a preset
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Setting that overrides file and environment
     #[arg(long, value_name = "SECTION.KEY=VALUE")]
     set: Vec<SettingOverride>,
-    /// Pipeline that judges, instead of the first that reads access logs
+    /// Pipeline [default: the first that reads access logs]
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
     #[command(flatten)]

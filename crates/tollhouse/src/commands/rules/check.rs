@@ -16,15 +16,14 @@ Examples:
   tollhouse rules check --strict new.toml && echo fine
   tollhouse rules check --json new.toml | jq -r .message
 
-The whole file is checked, as by `config check`, because rules depend on its kinds, statistics and
-definitions. Their tests run, too.
+Checks the whole file, as `config check` does, since rules depend on its kinds, statistics and
+definitions, and runs the rules' tests.
 
-Exit codes: 0 nothing is wrong, 1 something is, with --strict also what is only suspicious. With
---json there is one object for each problem.")]
+Exit codes: 0 no errors, 1 errors, or with --strict warnings. --json prints an object per problem.")]
 pub(crate) struct RulesCheckArgs {
     #[command(flatten)]
     config: ConfigOptions,
-    /// Take warnings for errors
+    /// Treat warnings as errors
     #[arg(long)]
     strict: bool,
     #[command(flatten)]

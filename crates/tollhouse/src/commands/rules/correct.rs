@@ -19,16 +19,16 @@ const SPAN: Span = Span::days(1);
 /// The rule, and the decisions for which it fired.
 #[derive(clap::Args)]
 struct RuleHitsArgs {
-    /// The rule
+    /// Rule
     #[arg(value_name = "RULE")]
     rule: String,
-    /// The pipeline; without it the first of the configuration
+    /// Pipeline [default: the first]
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
     /// Only decisions of this version
     #[arg(long = "of", value_name = "VERSION", id = "of_version")]
     version: Option<String>,
-    /// The time before now whose decisions are read [default: 1d]
+    /// Span to read, back from now [default: 1d]
     #[arg(long, value_name = "SPAN", conflicts_with = "from")]
     last: Option<Span>,
     /// Only decided at this time or later
@@ -47,29 +47,29 @@ impl RuleHitsArgs {
     }
 }
 
-/// Show the events that a rule hit, and those that it alone decided
+/// Show the events that a rule hit or alone decided
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse rules impact LARGE --last 1h --server http://127.0.0.1:8377
   tollhouse rules impact LARGE --of 3f9c04d1a2b7e856 --server http://127.0.0.1:8377 --json | jq .alone
 
-Each decision is judged again without the rule, by the version that decided. Nothing is changed.")]
+Decides each event again without the rule, by the version that decided. Changes nothing.")]
 pub(crate) struct RulesImpactArgs {
     #[command(flatten)]
     of: RuleHitsArgs,
 }
 
-/// Take back what a wrong rule did: counts, labels and bans
+/// Undo what a wrong rule did: counts, labels and bans
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse rules impact LARGE --last 1h --server http://127.0.0.1:8377
   tollhouse rules correct LARGE --last 1h --server http://127.0.0.1:8377
 
-Switch the rule off first, or it goes on. What was taken back once is not taken back again: the same
-command may be repeated. Decisions stay as they were logged; the audit log says what was done.
-Exit codes: 0 all taken back, 1 some counts stay, as nothing keeps how much of these was.")]
+Switch the rule off first, or it goes on. You can repeat the command: nothing is undone twice.
+Decisions stay as logged; the audit log has the correction. Exit codes: 0 all undone, 1 some counts
+stay, since nothing keeps how much of them was the rule's.")]
 pub(crate) struct RulesCorrectArgs {
     #[command(flatten)]
     of: RuleHitsArgs,

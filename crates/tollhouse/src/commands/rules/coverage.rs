@@ -24,7 +24,7 @@ use crate::losses::say_losses;
 use crate::message_reader::{MessageOptions, ThreadsOption, each_message, message_pipeline};
 use crate::options::{ConfigOptions, JsonOption, LocalEngine, pipelines, time};
 
-/// Show which rules never fired, over a journal or a corpus, and which always fire together
+/// Show which rules never fire, or always together, over a journal or a corpus
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -33,26 +33,25 @@ Examples:
   tollhouse rules coverage --preset web --log access.log
   tollhouse rules coverage --json --data ./data | jq -r 'select(.hits == 0) | .rule'
 
-Over the journal of --data, also beside a server, hits are those that were logged, while the rule
-was there. Over a corpus everything is decided once, in memory, at the events' own times, and
-nothing is kept. Rules fire together if they fired on exactly the same events. Memory does not grow
-with the number of events.")]
+Over the journal of --data, also beside a server, hits are those logged while the rule existed. A
+corpus is decided once, in memory, at the events' own times; nothing is kept. Rules fire together if
+they fired on exactly the same events. Memory does not grow with the number of events.")]
 pub(crate) struct RulesCoverageArgs {
     #[command(flatten)]
     config: ConfigOptions,
-    /// Decide the lines of this log or NDJSON file instead of reading a journal; - is standard input
+    /// Log or NDJSON file to decide on instead of reading a journal; - is standard input
     #[arg(long, value_name = "FILE|-", conflicts_with_all = ["mbox", "from", "to"])]
     log: Option<PathBuf>,
-    /// Decide the messages of this mailbox, file or directory instead of reading a journal
+    /// Mailbox, file or directory to decide on instead of reading a journal
     #[arg(long, value_name = "MBOX|DIR|-", conflicts_with_all = ["from", "to"])]
     mbox: Option<PathBuf>,
-    /// Only decisions on events at this time or later
+    /// Only events at this time or later
     #[arg(long, value_name = "TIME", value_parser = time)]
     from: Option<Time>,
-    /// Only decisions on events before this time
+    /// Only events before this time
     #[arg(long, value_name = "TIME", value_parser = time)]
     to: Option<Time>,
-    /// Only the rules of this pipeline
+    /// Only rules of this pipeline
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
     #[command(flatten)]

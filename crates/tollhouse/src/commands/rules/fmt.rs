@@ -19,17 +19,16 @@ Examples:
   tollhouse rules fmt --check rules/*.toml           For a hook: is all laid out?
   tollhouse rules fmt - < new.toml                   To standard output
 
-Conditions, lists, keys and empty lines get one form; comments stay. A file's meaning and the
-versions of its pipelines stay the same. A file that cannot be parsed is left alone. Files are
-replaced whole or not at all.
+Formats conditions, lists, keys and empty lines; comments, meaning and pipeline versions stay. A
+file that cannot be parsed is left alone. Files are replaced whole or not at all.
 
 Exit codes: 0 done, or with --check nothing to do; 1 a file or condition cannot be parsed, or with
---check a file is formatted otherwise.")]
+--check a file is not formatted.")]
 pub(crate) struct RulesFmtArgs {
-    /// Configuration files; - is standard input; without one the data directory's main file
+    /// Configuration files, or - for standard input [default: the data directory's main file]
     #[arg(value_name = "FILE|-")]
     files: Vec<PathBuf>,
-    /// Change nothing; name the files that would be changed
+    /// Only name the files that would change
     #[arg(long)]
     check: bool,
     #[command(flatten)]

@@ -11,7 +11,7 @@ use crate::console::{BOLD, DIM, Output, PLAIN, TableCell, TextTable, YELLOW, cut
 use crate::exit::{CommandError, Exit};
 use crate::options::{ConfigOptions, JsonOption, pipelines};
 
-/// List rules with what they add, cost and need
+/// List rules with their scores, costs and needs
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -20,12 +20,11 @@ Examples:
   tollhouse rules list --json --data ./data | jq -r 'select(.mode == \"shadow\") | .name'
   tollhouse rules list --json --data ./data | jq -s 'sort_by(-.cost) | .[:5][] | [.name, .cost]'
 
-The cost is a bound: about a nanosecond a unit. `reads` are the facts and readings that a row must
-have for the rule to be judged.")]
+`cost` is a bound: about a nanosecond a unit. `reads` are the facts and readings the rule needs.")]
 pub(crate) struct RulesListArgs {
     #[command(flatten)]
     config: ConfigOptions,
-    /// Only the rules of this pipeline
+    /// Only rules of this pipeline
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
     #[command(flatten)]

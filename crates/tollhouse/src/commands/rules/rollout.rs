@@ -19,7 +19,7 @@ const TEXT_BYTES_MAX: u64 = 16 << 20;
 /// The server, and one of its pipelines.
 #[derive(clap::Args)]
 struct PipelineTargetArgs {
-    /// The pipeline; without it the first of the configuration
+    /// Pipeline [default: the first]
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
     #[command(flatten)]
@@ -39,30 +39,30 @@ Examples:
   tollhouse rules post new.toml --candidate --server http://127.0.0.1:8377
   tollhouse rules post /dev/null --data ./data        Removes what was posted
 
-The text is laid over the pipeline's file, entry by entry, and replaces what was posted before. If
-anything is wrong, nothing changes. Exit codes: 0 done, 1 refused.")]
+Lays the text over the pipeline's file, entry by entry, and replaces what was posted before. An
+error changes nothing. Exit codes: 0 done, 1 rejected.")]
 pub(crate) struct RulesPostArgs {
-    /// The file, TOML; `-` is standard input
+    /// TOML file, or - for standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Only show what would change
     #[arg(long)]
     dry_run: bool,
-    /// Judge them beside the enforced rules, without influence
+    /// Run them beside the enforced rules, without effect
     #[arg(long)]
     candidate: bool,
     #[command(flatten)]
     at: PipelineTargetArgs,
 }
 
-/// Reload a server's files now
+/// Reload a server's files
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse rules reload --server http://127.0.0.1:8377
   tollhouse rules reload --dry-run --server http://127.0.0.1:8377
 
-A server also reloads changed files by itself, and at SIGHUP. Exit codes: 0 done, 1 refused.")]
+A server also reloads changed files by itself, and at SIGHUP. Exit codes: 0 done, 1 rejected.")]
 pub(crate) struct RulesReloadArgs {
     /// Only show what would change
     #[arg(long)]
@@ -71,7 +71,7 @@ pub(crate) struct RulesReloadArgs {
     node: TargetServerOptions,
 }
 
-/// List the versions of a pipeline for rollback
+/// List a pipeline's versions for rollback
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -92,14 +92,14 @@ Examples:
 
 It stays in force, also after a restart, until the files change or rules are posted.")]
 pub(crate) struct RulesRollbackArgs {
-    /// The version, or a unique beginning of it
+    /// Version, or a unique prefix
     #[arg(value_name = "VERSION", id = "kept")]
     version: String,
     #[command(flatten)]
     at: PipelineTargetArgs,
 }
 
-/// Show a version that a server keeps, or how it differs from another
+/// Show a kept version, or its difference from another
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -107,36 +107,36 @@ Examples:
   tollhouse rules show candidate --against 3f9c --server http://127.0.0.1:8377
   tollhouse rules show 3f9c --server http://127.0.0.1:8377 --json | jq -r .who
 
-The text has every setting, also those of the preset. `candidate` is the one that was posted.")]
+The text has every setting, also the preset's. `candidate` is the posted one.")]
 pub(crate) struct RulesShowArgs {
-    /// The version, or a unique beginning of it
+    /// Version, or a unique prefix
     #[arg(value_name = "VERSION", id = "kept")]
     version: String,
-    /// Show only the lines that differ from this version
+    /// Only lines that differ from this version
     #[arg(long, value_name = "VERSION")]
     against: Option<String>,
-    /// The pipeline; without it the first of the configuration
+    /// Pipeline [default: the first]
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
     #[command(flatten)]
     node: TargetServerOptions,
 }
 
-/// List the names that conditions of a server's rules may have
+/// List the names that conditions on a server can use
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse rules names --server http://127.0.0.1:8377 | grep seen
   tollhouse rules names --server http://127.0.0.1:8377 --json | jq -r '.names[].name'")]
 pub(crate) struct RulesNamesArgs {
-    /// The pipeline; without it the first of the configuration
+    /// Pipeline [default: the first]
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
     #[command(flatten)]
     node: TargetServerOptions,
 }
 
-/// Show how a server's candidate compares with what is enforced
+/// Compare a server's candidate with the enforced rules
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -144,9 +144,9 @@ Examples:
   tollhouse rules compare --server http://127.0.0.1:8377
   tollhouse rules compare --server http://127.0.0.1:8377 --json | jq .rate
 
-Counted since the candidate, the enforced rules or the server began, whichever is latest.")]
+Counts since the candidate, the enforced rules or the server began, whichever is latest.")]
 pub(crate) struct RulesCompareArgs {
-    /// The pipeline; without it the first of the configuration
+    /// Pipeline [default: the first]
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
     #[command(flatten)]
@@ -175,13 +175,13 @@ Examples:
   tollhouse rules canary --node 3 --server http://127.0.0.1:8377
   tollhouse rules canary --share 0 --server http://127.0.0.1:8377     Decides for none again
 
-Whoever is in the share stays in it, also when it grows: events go by their first key, else by their
-id. `tollhouse rules compare` shows what both say; `promote` or `drop` ends it.")]
+Events go by their first key, else by their id: whoever is in the share stays in it when it grows.
+`tollhouse rules compare` compares both; `promote` or `drop` ends it.")]
 pub(crate) struct RulesCanaryArgs {
-    /// The share of the events, from 0 to 1; without it all events of the nodes
+    /// Share of the events, 0 to 1 [default: all events of the nodes]
     #[arg(long, value_name = "SHARE", required_unless_present = "nodes")]
     share: Option<f64>,
-    /// Only on the node with this number, as `tollhouse nodes` shows it; repeatable
+    /// Only on this node, by its number in `tollhouse nodes`; repeatable
     #[arg(long = "node", value_name = "NUMBER")]
     nodes: Vec<u16>,
     #[command(flatten)]

@@ -19,24 +19,24 @@ Examples:
   tollhouse rules test --all --rule NIGHT_FLOOD data/tollhouse.toml
   tollhouse rules test --json new.toml | jq -r 'select(.passed | not) | .rule'
 
-A test stands beside its rule, and says whether the rule fires on some facts and readings:
+A test stands beside its rule: facts and readings, and whether the rule fires on them:
 
   [[rule.test]]
   facts = { \"from.seen('1h')\" = 1001, \"mail.has_list_headers\" = false }
   fires = true
 
-Tests that fail are shown with what the rule read. A server refuses a file in which one fails.
-Exit codes: 0 all passed, 1 one failed, or the file has other mistakes.")]
+Failing tests are shown with what the rule read. A server rejects a file with one.
+Exit codes: 0 all passed, 1 one failed, or the file has other errors.")]
 pub(crate) struct RulesTestArgs {
     #[command(flatten)]
     config: ConfigOptions,
-    /// Only the tests of this pipeline's rules
+    /// Only tests of this pipeline
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
-    /// Only the tests of this rule
+    /// Only tests of this rule
     #[arg(long, value_name = "NAME")]
     rule: Option<String>,
-    /// Show tests that pass, too
+    /// Also show tests that pass
     #[arg(long)]
     all: bool,
     #[command(flatten)]

@@ -12,7 +12,7 @@ use crate::exit::{CommandError, Exit};
 use crate::options::JsonOption;
 use crate::{clock, crowdsec_files};
 
-/// Run the tests of CrowdSec's hub: logs, and what parsers and scenarios must make of them
+/// Run the tests of CrowdSec's hub: logs, and the expected results of parsers and scenarios
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -20,20 +20,20 @@ Examples:
   tollhouse test crowdsec --only sshd-logs ~/hub
   tollhouse test crowdsec --data-files /var/lib/crowdsec/data ~/hub
 
-Each test is a folder with `config.yaml`, a log, and `parser.assert` or `scenario.assert`, as
-`cscli hubtest` runs it. Of a test that fails, the first expression that is not true is shown, with
-what was there instead. The exit code is 1 if a test fails.")]
+Each test is a folder with `config.yaml`, a log, and `parser.assert` or `scenario.assert`, as for
+`cscli hubtest`. A failing test shows the first false expression and the actual value. Exit code 1:
+a test failed.")]
 pub(super) struct CrowdsecTestArgs {
-    /// Folder of the hub, with `parsers`, `scenarios`, `patterns` and `tests` or `.tests`
+    /// Hub folder, with `parsers`, `scenarios`, `patterns` and `tests` or `.tests`
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// Folder of the tests, if it is another
+    /// Folder of the tests, if elsewhere
     #[arg(long, value_name = "DIR")]
     tests: Option<PathBuf>,
-    /// Folder of the files that scenarios look into; unless given, `data` in the hub's folder
+    /// Folder of the scenarios' data files [default: `data` in the hub]
     #[arg(long, value_name = "DIR")]
     data_files: Option<PathBuf>,
-    /// Test to run, instead of all; may be given several times
+    /// Test to run; repeatable [default: all]
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     #[command(flatten)]

@@ -4,7 +4,7 @@ mod crowdsec;
 
 use crate::exit::{CommandError, Exit};
 
-/// Run the tests that another program's files come with
+/// Run the tests of another program's files
 #[derive(clap::Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 #[command(after_help = "\
