@@ -22,7 +22,7 @@ pub(crate) struct PresetArgs {
 
 #[derive(clap::Subcommand)]
 enum PresetCommand {
-    /// List presets, modules for `modules`, and word lists
+    /// List presets, modules for `modules`, and phrase lists
     List(JsonOption),
     /// Print a preset, base configuration, module, or list
     Show {

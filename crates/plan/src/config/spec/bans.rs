@@ -19,15 +19,13 @@ pub(super) const ALLOW: Section = Section {
             "accounts",
             SettingType::List(&SettingType::Text),
             Some("[]"),
-            "Accounts, sessions and other keys that are not addresses, written as on the ban list, in any \
-            case",
+            "Accounts, sessions and other non-address keys, as on the ban list, in any case",
         ),
         setting(
             "names",
             SettingType::List(&SettingType::Text),
             Some("[]"),
-            "Host names, resolved by the system every five minutes. Addresses that no longer resolve count \
-            for a day",
+            "Host names, resolved every five minutes; addresses that no longer resolve count for a day",
         ),
         setting(
             "files",
@@ -69,7 +67,7 @@ pub(super) const BLOCK_LIST: Section = Section {
             "url",
             SettingType::Text,
             None,
-            "Instead of `file`: URL to fetch in the background; `https`, or `http` on a loopback address",
+            "Instead of `file`: URL fetched in the background; `https`, or `http` on loopback",
         ),
         setting(
             "format",
@@ -97,8 +95,8 @@ pub(super) const BLOCK_LIST: Section = Section {
             "action",
             SettingType::Name,
             None,
-            "Put entries on the ban list with this decision, such as `ban`; at most a million per list. \
-            Default: rules only",
+            "Put entries on the ban list with this decision, such as `ban`; at most a million. Default: \
+            rules only",
         ),
     ],
 };

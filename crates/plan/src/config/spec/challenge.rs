@@ -13,8 +13,8 @@ pub(super) const CHALLENGE: Section = Section {
             "cost",
             SettingType::Text,
             None,
-            "Work in thousands of SHA-256 iterations, as an expression; required for challenges. A browser \
-            does some thousands of these a second; start with 500",
+            "Work in thousands of SHA-256 iterations, an expression; required for challenges. Browsers do \
+            some thousands a second; start with 500",
         ),
         setting(
             "doublings",
@@ -27,31 +27,31 @@ pub(super) const CHALLENGE: Section = Section {
             "algorithm",
             SettingType::Choice(&["pbkdf2", "sha-256", "scrypt", "argon2id"]),
             Some("\"pbkdf2\""),
-            "Function of the work. The page in front of a site solves `pbkdf2` and `sha-256`; the other two \
-            also take 8 to 64 MiB here for each solution verified",
+            "Function of the work. The page in front of a site solves `pbkdf2` and `sha-256`; the others \
+            also take 8 to 64 MiB here per verified solution",
         ),
         setting("expires", SettingType::Span, Some("\"10m\""), "Time to solve a challenge, at most a day"),
         setting(
             "visitor",
             SettingType::List(&SettingType::Text),
             None,
-            "Facts that identify the visitor; a solution counts only while all are unchanged. Default: \
-            `client.net` and `http.host` for access logs; otherwise none, so anybody may solve it",
+            "Facts that identify the visitor and must be unchanged. Default: `client.net` and `http.host` \
+            for access logs; otherwise none, so anybody may solve it",
         ),
         setting("pass", SettingType::Span, Some("\"12h\""), "Validity of a pass, at most 30 days"),
         setting(
             "pass_bound_to",
             SettingType::List(&SettingType::Text),
             None,
-            "Facts that must be unchanged for the pass to hold. Default: `http.host` and `http.agent_family` \
-            for access logs; otherwise none",
+            "Facts that must be unchanged. Default: `http.host` and `http.agent_family` for access logs; \
+            otherwise none",
         ),
         setting(
             "without_scripts",
             SettingType::Choice(&["rendered", "waited", "off"]),
             Some("\"rendered\""),
-            "Visitors without scripts in front of a site: wait and load what a page shows, which text \
-            browsers do not (`rendered`); wait (`waited`); or cannot pass (`off`)",
+            "Visitors without scripts in front of a site: wait and load what a page shows, unlike text \
+            browsers (`rendered`); wait (`waited`); or cannot pass (`off`)",
         ),
         setting("wait", SettingType::Span, Some("\"6s\""), "How long they wait"),
         setting("pass_without_scripts", SettingType::Span, Some("\"2h\""), "Validity of their pass"),

@@ -31,7 +31,7 @@ pub(super) const CLASSIFIER: Section = Section {
             SettingType::List(&SettingType::Name),
             Some("[]"),
             "Texts whose four-byte runs a linear model learns, beside the tokens: `NAME.linear`. With `per` \
-            it is one shared model with extra features for each key",
+            it is one shared model with extra features per key",
         ),
         setting(
             "site_runs",
@@ -107,9 +107,8 @@ pub(super) const FEEDBACK: Section = Section {
     settings: &[required(
         "CLASS",
         SettingType::List(&SettingType::Text),
-        "Counters (which rise by the reporter's weight), distinct counts of such events' values, and values \
-        for tracks with `observe = false`, such as `karma by -20`. `none` is not a class: it withdraws \
-        feedback",
+        "Counters (raised by the reporter's weight), distinct counts of such events' values, and values for \
+        tracks with `observe = false`, such as `karma by -20`. `none` is no class: it withdraws feedback",
     )],
 };
 

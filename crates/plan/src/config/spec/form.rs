@@ -14,9 +14,9 @@ pub(super) const FORM: Section = Section {
             "visitor",
             SettingType::List(&SettingType::Text),
             None,
-            "Facts that identify the visitor; a token holds only while all are unchanged. Default: \
-            `client.net` and `http.host` for access logs; otherwise none. Prefer a session's name to an \
-            address, which changes when a phone leaves the house",
+            "Facts that identify the visitor and must be unchanged. Default: `client.net` and `http.host` \
+            for access logs; otherwise none. Prefer a session to an address, which changes when a phone \
+            leaves the house",
         ),
     ],
 };

@@ -50,8 +50,8 @@ pub(super) const TOP: Section = Section {
             "on_error",
             SettingType::Choice(&["open", "closed"]),
             Some("\"open\""),
-            "Without statistics or a writable journal, and when a proxy's question meets overload or a \
-            timeout: decide on what is known (`open`) or answer `throttle` (`closed`)",
+            "Without statistics or writable journal, or when a proxy's question meets overload or a timeout: \
+            decide on what is known (`open`) or answer `throttle` (`closed`)",
         ),
         setting(
             "journal_content",
@@ -72,8 +72,8 @@ pub(super) const TOP: Section = Section {
             "unknown",
             SettingType::Choice(&["error", "warn", "ignore"]),
             Some("\"warn\""),
-            "An event with an unknown field, or no known one: rejected (`error`); decided without the field, \
-            with a warning in answer, metric and log (`warn`); or counted in the metric only (`ignore`). See \
+            "Events with an unknown field, or no known one: `error` rejects; `warn` decides without the \
+            field, with a warning in answer, metric and log; `ignore` only counts it in the metric. See \
             [http.md](http.md#unknown-fields)",
         ),
         setting(
@@ -217,8 +217,8 @@ pub(super) const LOG: Section = Section {
             "envelope",
             SettingType::Choice(&logs::log_stream::LogEnvelope::NAMES),
             Some("\"lines\""),
-            "Wrapping of the lines: none (`lines`), `journalctl -o json` (`journal`), Docker's log files \
-            (`docker`), those of other container runtimes (`cri`), or a leading syslog priority (`syslog`)",
+            "Wrapping: none (`lines`), `journalctl -o json` (`journal`), Docker's (`docker`) or other \
+            container runtimes' log files (`cri`), a leading syslog priority (`syslog`)",
         ),
     ],
 };
@@ -234,7 +234,7 @@ pub(super) const AUTH: Section = Section {
             "checks",
             SettingType::Bool,
             Some("true"),
-            "Check SPF, DKIM and DMARC here when `[dns]` names resolvers and no trusted \
+            "Check SPF, DKIM and DMARC here if `[dns]` names resolvers and no trusted \
             `Authentication-Results` has all three",
         ),
         setting(
@@ -248,8 +248,8 @@ pub(super) const AUTH: Section = Section {
             "received",
             SettingType::Integer(0, 50),
             Some("1"),
-            "`Received` fields that your own servers add on top; an `Authentication-Results` below more of \
-            them is ignored",
+            "`Received` fields that your own servers add; an `Authentication-Results` below more of them is \
+            ignored",
         ),
         setting(
             "sealers",
@@ -285,7 +285,7 @@ pub(super) const DNSBL: Section = Section {
             SettingType::List(&SettingType::Text),
             Some("[]"),
             "Meanings of answers: `127.0.0.2 sbl`, `127.0.0.4-127.0.0.7 xbl` or, for bits of the last \
-            number, `&8 phish`. Other answers are ignored. Default: any answer in `127.0.0.0/8` is `listed`",
+            number, `&8 phish`. Others are ignored. Default: all in `127.0.0.0/8` are `listed`",
         ),
         setting(
             "refusals",
@@ -308,7 +308,7 @@ pub(super) const DNSBL: Section = Section {
             "Query addresses, too; `false` for domain lists that refuse them",
         ),
         setting("names_max", SettingType::Integer(1, 200), Some("20"), "Most names looked up per message"),
-        setting("description", SettingType::Text, Some("\"\""), "Description for people"),
+        setting("description", SettingType::Text, Some("\"\""), "For people"),
     ],
 };
 
@@ -332,8 +332,8 @@ pub(super) const FIELD: Section = Section {
             SettingType::Choice(&["text", "html", "link", "email", "phone", "name"]),
             None,
             "Content of a `string` (or a `list`, except `email` and `phone`) to read \
-            [facts](#facts-of-content) from: a field `body` gets `body.links`, `body.phones`, ... Also works \
-            on facts of the input. See [content.md](../guides/content.md)",
+            [facts](#facts-of-content) from: a field `body` gets `body.links`, `body.phones`, ... Works on \
+            facts of the input, too. See [content.md](../guides/content.md)",
         ),
         setting(
             "journal",
@@ -342,6 +342,6 @@ pub(super) const FIELD: Section = Section {
             "Journal the value. With `false`, rules and content still see it; explanations and backtests do \
             not",
         ),
-        setting("description", SettingType::Text, Some("\"\""), "Description for people"),
+        setting("description", SettingType::Text, Some("\"\""), "For people"),
     ],
 };

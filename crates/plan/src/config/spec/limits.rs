@@ -28,8 +28,8 @@ pub(super) const LIMIT: Section = Section {
         required(
             "key",
             SettingType::List(&SettingType::Text),
-            "Fields of the key, each with an optional normalisation: `user`, `mail.from:address`, \
-            `client.ip:network` (an IPv6 address by its /64). Empty: one key for all",
+            "Fields of the key, with an optional normalisation: `user`, `mail.from:address`, \
+            `client.ip:network` (IPv6 by its /64). Empty: one key for all",
         ),
         required("count", SettingType::Integer(0, i64::MAX), "Most a key may have"),
         required(
@@ -61,15 +61,15 @@ pub(super) const LIMIT: Section = Section {
             "counts",
             SettingType::Choice(&["all", "allowed"]),
             None,
-            "Takes that count: `all`, which keeps out whoever keeps asking, or only `allowed` ones. Default: \
+            "Takes that count: `all`, which locks out whoever keeps asking, or `allowed` ones. Default: \
             `allowed` for `gcra` without a shadow ban, else `all`",
         ),
         setting(
             "enforcement",
             SettingType::Choice(&["enforce", "shadow_ban", "observe", "off"]),
             Some("\"enforce\""),
-            "`shadow_ban`: callers see success, only the application sees the refusal; `observe`: all pass, \
-            and the answer says what would have happened; `off`: nothing is counted",
+            "`shadow_ban`: callers see success, only the application the refusal; `observe`: all pass, and \
+            the answer says what would have happened; `off`: not counted",
         ),
         setting(
             "on_error",
@@ -89,8 +89,8 @@ pub(super) const LIMIT: Section = Section {
             "when",
             SettingType::Text,
             None,
-            "Condition over what is known of an event before its statistics are read. Other events take \
-            nothing and are not over the limit. Takes by name have no event and ignore it",
+            "Condition over an event before its statistics are read. Other events take nothing and are not \
+            over the limit. Ignored for takes by name, which have no event",
         ),
         setting(
             "also",
@@ -144,9 +144,9 @@ pub(super) const FORWARD_AUTH: Section = Section {
             "fields",
             SettingType::Facts,
             None,
-            "Event fields to take from the request: `{ language = \"header accept-language\", session = \
-            \"hash cookie sid\", form = \"body\" }`. `hash` gives a keyed hash of 16 digits instead of the \
-            value. Declare them as `[[field]]` in the pipeline",
+            "Event fields from the request: `{ language = \"header accept-language\", session = \"hash \
+            cookie sid\", form = \"body\" }`. `hash` gives a keyed hash of 16 digits. Declare them as \
+            `[[field]]` in the pipeline",
         ),
         setting(
             "body_max",

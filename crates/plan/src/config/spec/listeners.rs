@@ -21,29 +21,28 @@ pub(super) const TLS: &[SettingSpec] = &[
     required(
         "certificate",
         SettingType::Text,
-        "PEM file with the certificate chain, own certificate first. All `tls` files are reread when they \
-        change and at SIGHUP; an unusable file leaves the previous one in use",
+        "PEM chain, own certificate first. `tls` files are reread when changed and at SIGHUP; an unusable \
+        one leaves the last in use",
     ),
-    required("key", SettingType::Text, "PEM file of its private key (PKCS #8, SEC 1 or PKCS #1)"),
+    required("key", SettingType::Text, "PEM private key (PKCS #8, SEC 1 or PKCS #1)"),
     setting(
         "client_ca",
         SettingType::Text,
         None,
-        "PEM file of authorities for client certificates. Default: clients are asked for none",
+        "PEM authorities for client certificates. Default: none are asked for",
     ),
     setting(
         "client_certificates",
         SettingType::Choice(&["optional", "required"]),
         None,
-        "Whether clients need a certificate. Default: `required`. One that `client_ca` does not vouch for is \
-        always refused",
+        "Client certificates. Default: `required`. One that `client_ca` does not vouch for is always refused",
     ),
     setting(
         "client_crl",
         SettingType::Text,
         None,
-        "PEM file of revocation lists (CRL), one for each authority of `client_ca` that has issued a \
-        client's. Certificates of an authority without one are refused",
+        "PEM revocation lists (CRL), one for each authority of `client_ca` that issued a client's. \
+        Certificates of an authority without one are refused",
     ),
     setting("minimum", SettingType::Choice(&["1.2", "1.3"]), None, "Oldest TLS version. Default: `1.2`"),
 ];
@@ -117,16 +116,16 @@ pub(super) const SERVER: Section = Section {
             "client_connections_max",
             SettingType::Integer(1, 1_000_000),
             Some("1000"),
-            "Most open connections per address, and at most three quarters of what file descriptors allow; \
-            more are closed at once",
+            "Most open connections per address, at most three quarters of what file descriptors allow; more \
+            are closed at once",
         ),
         setting("timeout", SettingType::Span, Some("\"10s\""), "Time limit of a request, including its body"),
         setting(
             "body_rate_min",
             SettingType::Size(1 << 40),
             Some("\"1KiB\""),
-            "Bytes a second that a body must average after `body_grace`, on every listener. Slower ones are \
-            dropped, over HTTP with 408. `0B` allows any pace",
+            "Bytes a second a body must average after `body_grace`, on every listener. Slower ones are \
+            dropped (HTTP 408). `0B`: any pace",
         ),
         setting("body_grace", SettingType::Span, Some("\"5s\""), "Time in which a body may come at any pace"),
         setting("tls", SettingType::Table(TLS), None, "Serve HTTPS instead of HTTP"),
@@ -305,15 +304,15 @@ pub(super) const TELEMETRY: Section = Section {
             "sample",
             SettingType::Float,
             Some("0.01"),
-            "Share of requests to trace, 0 to 1. For a request with `traceparent` its caller decides, with a \
-            token or from `trusted`",
+            "Share of requests to trace, 0 to 1. Requests with `traceparent` follow it if the caller has a \
+            token or is in `trusted`",
         ),
         setting(
             "trusted",
             SettingType::List(&SettingType::Network),
             Some("[]"),
-            "Networks whose `traceparent` counts without a token, such as Envoys'. Do not list proxies that \
-            pass on visitors' headers",
+            "Networks whose `traceparent` counts without a token, such as Envoys'; not proxies that pass on \
+            visitors' headers",
         ),
         setting(
             "metrics",
@@ -344,8 +343,8 @@ pub(super) const LISTENER: Section = Section {
             "clients",
             SettingType::List(&SettingType::Network),
             Some("[]"),
-            "Networks that may connect over TCP; list your own host, too. Default: a loopback address is \
-            open to its host",
+            "Networks that may connect over TCP, your own host included. Default: loopback addresses are \
+            open to their host",
         ),
         setting(
             "pipeline",
@@ -367,24 +366,24 @@ pub(super) const LISTENER: Section = Section {
             "limits",
             SettingType::List(&SettingType::Name),
             Some("[]"),
-            "Limits that each envelope takes from before its message arrives, keyed by `client.ip`, \
-            `client.helo`, `client.user`, `mail.sender` and `mail.recipients`. Mail over a limit is deferred",
+            "Limits taken by each envelope before its message arrives, keyed by `client.ip`, `client.helo`, \
+            `client.user`, `mail.sender` and `mail.recipients`. Mail over a limit is deferred",
         )
         .only("protocol", ENVELOPES),
         setting(
             "envelope_first",
             SettingType::Bool,
             Some("false"),
-            "Decide on the envelope once all recipients are known (DATA), to refuse mail before its message \
-            is sent. Costs one more decision per message",
+            "Decide once all recipients are known (DATA), to refuse mail before its message. Costs another \
+            decision per message",
         )
         .only("protocol", &["milter"]),
         setting(
             "on_error",
             SettingType::Choice(&["open", "closed"]),
             Some("\"open\""),
-            "When a message cannot be decided (`timeout`, overload): let it pass (`open`) or defer it \
-            (`closed`). For missing statistics or journal the pipeline's `on_error` decides",
+            "For undecided messages (`timeout`, overload): pass (`open`) or defer (`closed`). For missing \
+            statistics or journal the pipeline's `on_error` decides",
         )
         .only("protocol", MAIL),
         setting("timeout", SettingType::Span, Some("\"5s\""), "Time limit of a decision")
@@ -394,32 +393,31 @@ pub(super) const LISTENER: Section = Section {
             "tls",
             SettingType::Table(TLS),
             None,
-            "TLS, with the keys of `[server] tls`. Milter and policy delegation have no TLS: use a Unix \
-            socket",
+            "TLS, with the keys of `[server] tls`. Milter and policy have none: use a Unix socket",
         )
         .only("protocol", ENCRYPTED),
         setting(
             "learn",
             SettingType::Bool,
             Some("false"),
-            "Let everybody who may connect teach: with `spamc`, `rspamc` or `TOLL.LEARN`. `rspamc` always \
-            may with one of the node's `tokens` as password, and `resp` clients with `password`",
+            "Let everybody who may connect teach, with `spamc`, `rspamc` or `TOLL.LEARN`. `rspamc` always \
+            may with one of the node's `tokens` as password, `resp` clients with `password`",
         )
         .only("protocol", &["rspamd", "spamc", "resp"]),
         setting(
             "ticket",
             SettingType::Bool,
             Some("true"),
-            "Add a field `X-Tollhouse-Id` to messages, by which reports (`/v1/report`) find the decision. \
-            One already in a message is always removed, except in mail to `[report_addresses]` alone",
+            "Add the field `X-Tollhouse-Id`, by which reports (`/v1/report`) find the decision. One already \
+            there is removed, except in mail to `[report_addresses]` alone",
         )
         .only("protocol", MESSAGES),
         setting(
             "body_max",
             SettingType::Size(1 << 50),
             Some("\"32MiB\""),
-            "Longest part of a message to judge; all bodies together, with those of `[server]`, take at most \
-            eight of its `body_max`",
+            "Longest part of a message to judge; all bodies, with `[server]`'s, take at most eight of its \
+            `body_max`",
         )
         .only("protocol", &["milter", "rspamd", "spamc", "resp"]),
         setting(
@@ -445,8 +443,8 @@ pub(super) const LISTENER: Section = Section {
             "act",
             SettingType::Choice(&["enforce", "tag", "none"]),
             Some("\"enforce\""),
-            "`enforce`: the mail server does what `replies` say; `tag`: all messages pass, at most with \
-            header fields; `none`: all pass unchanged, and only the journal has the decision",
+            "`enforce`: do what `replies` say; `tag`: pass all, at most with header fields; `none`: pass all \
+            unchanged, and only journal the decision",
         )
         .only("protocol", MAIL),
         setting("replies", SettingType::Table(REPLIES), None, "What the mail server does for each action")
@@ -455,7 +453,7 @@ pub(super) const LISTENER: Section = Section {
             "counts",
             SettingType::Choice(&["refused", "always"]),
             Some("\"refused\""),
-            "Messages to count: those refused here, with a milter counting the rest (`refused`), or all, \
+            "Messages to count: those refused here, while a milter counts the rest (`refused`), or all, \
             without a milter (`always`)",
         )
         .only("protocol", &["policy"]),
@@ -465,8 +463,8 @@ pub(super) const LISTENER: Section = Section {
             "subject_tag",
             SettingType::Text,
             None,
-            "Text to put once before the subject of messages delivered as spam, such as `[SPAM]`, also in \
-            replies. It breaks DKIM signatures of the subject",
+            "Put once before the subject of messages delivered as spam, such as `[SPAM]`, also in replies. \
+            Breaks DKIM signatures of the subject",
         )
         .only("protocol", MESSAGES),
         setting(

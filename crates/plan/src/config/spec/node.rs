@@ -25,8 +25,8 @@ pub(super) const NODE: Section = Section {
             "log_decisions",
             SettingType::Choice(&["off", "acted", "all"]),
             Some("\"off\""),
-            "Decisions over HTTP, gRPC and Redis' protocol to log: those other than `accept` (`acted`), or \
-            all. Mail listeners always log one line per message. See [logs.md](../operating/logs.md)",
+            "Decisions over HTTP, gRPC and Redis' protocol to log: all but `accept` (`acted`), or all. Mail \
+            listeners always log a line per message. See [logs.md](../operating/logs.md)",
         ),
     ],
 };
@@ -41,16 +41,15 @@ pub(super) const LEDGER: Section = Section {
             "durability",
             SettingType::Durability,
             Some("\"1s\""),
-            "`sync`: on disk before the answer; a duration: a crash loses at most that much, as long as \
-            a flush takes at most a quarter of it; `none`: written, never waited for",
+            "`sync`: on disk before the answer; a duration: most that a crash loses, as long as a flush \
+            takes at most a quarter of it; `none`: never waited for",
         ),
         setting(
             "memory",
             SettingType::Size(1 << 50),
             Some("\"1GiB\""),
-            "Memory for cells, the directory of all keys in memory or on disk (about 15 bytes a key) and \
-            sketches. Cells that do not fit stay on disk; keys that do not fit into two thirds of it are \
-            only estimated",
+            "Memory for cells, the key directory (about 15 bytes a key) and sketches. Cells that do not fit \
+            stay on disk; keys beyond two thirds of it are only estimated",
         ),
         setting(
             "segment",
@@ -72,7 +71,7 @@ pub(super) const REVIEW: Section = Section {
             SettingType::Integer(0, 200_000),
             Some("20000"),
             "Most reviews, about 1 KB each; 0 for no queue. When full, the oldest decided one goes, else the \
-            least exposed `review_after`; held ones stay",
+            least exposed `review_after`; never held ones",
         ),
         setting("claim", SettingType::Span, Some("\"10m\""), "How long a claim of a review holds"),
         setting("within", SettingType::Span, Some("\"4h\""), "Service level: time to decide a review"),
@@ -93,8 +92,8 @@ pub(super) const REVIEW: Section = Section {
             "exposure",
             SettingType::Text,
             None,
-            "Numeric field or fact, such as the followers of a place: the larger, the sooner somebody should \
-            look. Default: the score",
+            "Numeric fact, such as a place's followers: the larger, the sooner somebody should look. \
+            Default: the score",
         ),
         setting(
             "leads",
@@ -115,9 +114,9 @@ pub(super) const CLUSTER: Section = Section {
             "nodes",
             SettingType::List(&SettingType::Text),
             Some("[]"),
-            "Some servers of the cluster, each `host:port`; they name the rest. All addresses of a host \
-            count and are resolved again at run time; `dnssrv+_redis._tcp.example.org` names a service's \
-            hosts and ports (SRV records)",
+            "Some servers, each `host:port`; they name the rest. All addresses of a host count and are \
+            resolved again at run time; `dnssrv+_redis._tcp.example.org` names a service's hosts and ports \
+            (SRV)",
         ),
         setting("user", SettingType::Text, None, "User name"),
         setting("password", SettingType::Secret(1), None, "Password"),
@@ -133,8 +132,8 @@ pub(super) const CLUSTER: Section = Section {
             "partitions",
             SettingType::Integer(1, 1 << 14),
             Some("1024"),
-            "Parts of the key space, a power of two, fixed once the cluster has keys. More make slots \
-            smaller to move, fewer make batches larger",
+            "Parts of the key space, a power of two, fixed once the cluster has keys. More move in smaller \
+            steps, fewer batch better",
         ),
         setting(
             "replicas",
@@ -243,18 +242,17 @@ pub(super) const JOURNAL: Section = Section {
             "upload",
             SettingType::Text,
             None,
-            "Upload closed segments, so that all nodes' can be read together: `s3://BUCKET/PREFIX`, \
+            "Upload closed segments, to read all nodes' together: `s3://BUCKET/PREFIX`, \
             `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX` or `file:///DIRECTORY`. Credentials, region and \
-            endpoint come from the environment (`AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT`, \
-            `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_NAME` and so on). `keep` deletes no \
-            segment before its upload",
+            endpoint come from `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT`, `GOOGLE_APPLICATION_CREDENTIALS`, \
+            `AZURE_STORAGE_ACCOUNT_NAME` and so on. `keep` waits for the upload",
         ),
         setting(
             "upload_every",
             SettingType::Span,
             Some("\"5m\""),
-            "Age at which a segment is closed for upload, from 1 s: roughly how far the upload lags. Shorter \
-            means more, smaller files",
+            "Age at which a segment is closed for upload, from 1 s: about the upload's lag. Shorter means \
+            more, smaller files",
         ),
         setting(
             "upload_keep",

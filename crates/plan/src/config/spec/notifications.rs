@@ -17,24 +17,23 @@ const SETTINGS: &[SettingSpec] = &[
         "type",
         SettingType::Choice(TYPES),
         Some("\"webhook\""),
-        "`webhook` (signed JSON), `slack` (an incoming webhook of Slack, Mattermost or Discord's `/slack`), \
-        `matrix`, `abuseipdb` (a report of each ban), or `smtp` (mail)",
+        "`webhook` (signed JSON), `slack` (incoming webhooks of Slack, Mattermost or Discord's `/slack`), \
+        `matrix`, `abuseipdb` (reports of bans), or `smtp` (mail)",
     ),
     setting(
         "url",
         SettingType::Secret(8),
         None,
-        "Target: `https://...`, or `http://` on a loopback address; for `matrix` the homeserver; for `smtp` \
-        `smtps://HOST` or `smtp://HOST`, with an optional port. Required except for `abuseipdb`. Never \
-        shown, because Slack's URLs are secret",
+        "Target: `https://...`, or `http://` on loopback; for `matrix` the homeserver; for `smtp` \
+        `smtps://HOST` or `smtp://HOST`, with optional port. Required except for `abuseipdb`. Never shown: \
+        Slack's URLs are secret",
     ),
     setting(
         "on",
         SettingType::List(&SettingType::Choice(OCCASIONS)),
         Some("[]"),
-        "What to send beside rule effects: `ban`, `anomaly`, `drift` (promises and probabilities that do not \
-        hold), `condition` (a node fault begins or ends), `review_overdue`, `correction` (a wrong rule's \
-        effects were undone)",
+        "Sent beside rule effects: `ban`, `anomaly`, `drift` (promises and probabilities that do not hold), \
+        `condition` (a node fault begins or ends), `review_overdue`, `correction` (a wrong rule was undone)",
     ),
     setting(
         "pipelines",
@@ -46,8 +45,8 @@ const SETTINGS: &[SettingSpec] = &[
         "secret",
         SettingType::Secret(16),
         None,
-        "For `webhook` the signing key, best as `whsec_` and base64; for `matrix` the access token; for \
-        `abuseipdb` the API key; for `smtp` the password of `user`",
+        "`webhook`: signing key, best as `whsec_` and base64; `matrix`: access token; `abuseipdb`: API key; \
+        `smtp`: password of `user`",
     ),
     setting(
         "authority",
@@ -70,8 +69,8 @@ const SETTINGS: &[SettingSpec] = &[
         SettingType::Text,
         None,
         "Text for people, with `{kind}`, `{summary}`, `{pipeline}`, `{rule}`, `{value}`, `{until}`, \
-        `{decision}`, `{event}`, `{action}`, `{time}`; `{{` is a brace. Values are escaped for the target. \
-        Default: `{summary}`. Webhooks send it as `summary` beside the fields",
+        `{decision}`, `{event}`, `{action}`, `{time}`, escaped for the target; `{{` is a brace. Default: \
+        `{summary}`. Webhooks get it as `summary`",
     ),
     setting(
         "digest",

@@ -98,6 +98,6 @@ pub(super) const REPUTATION: Section = Section {
             "Reputations of what belongs to the key in the same event, at most 32",
         ),
         setting("grades", SettingType::Table(GRADES), None, "Scores where grades begin"),
-        setting("description", SettingType::Text, Some("\"\""), "Description for people"),
+        setting("description", SettingType::Text, Some("\"\""), "For people"),
     ],
 };

@@ -50,10 +50,10 @@ pub(super) const SET: Section = Section {
             "file",
             SettingType::Text,
             None,
-            "Instead of `values`: a file with one entry a line. Skipped: empty lines, lines starting with \
-            `#` or `;` and, except in string sets, everything after a blank",
+            "Instead of `values`: a file with one entry a line. Skipped: empty lines, those starting with \
+            `#` or `;` and, except in string sets, text after a blank",
         ),
-        setting("description", SettingType::Text, Some("\"\""), "Description for people"),
+        setting("description", SettingType::Text, Some("\"\""), "For people"),
     ],
 };
 
@@ -91,7 +91,7 @@ pub(super) const TABLE: Section = Section {
             "Separator of key and value: the first in a line",
         )
         .only("format", &["text"]),
-        setting("description", SettingType::Text, Some("\"\""), "Description for people"),
+        setting("description", SettingType::Text, Some("\"\""), "For people"),
     ],
 };
 
@@ -126,7 +126,7 @@ pub(super) const PHRASES: Section = Section {
             Some("true"),
             "Match whole words only; ignored for scripts without blanks",
         ),
-        setting("description", SettingType::Text, Some("\"\""), "Description for people"),
+        setting("description", SettingType::Text, Some("\"\""), "For people"),
     ],
 };
 
@@ -145,7 +145,7 @@ pub(super) const MODEL: Section = Section {
             Some("\"enforce\""),
             "`shadow`: scored and journalled, for shadow rules only; `off`: only checked",
         ),
-        setting("description", SettingType::Text, Some("\"\""), "Description for people"),
+        setting("description", SettingType::Text, Some("\"\""), "For people"),
     ],
 };
 
@@ -162,8 +162,8 @@ pub(super) const GROUP: Section = Section {
             "default_share",
             SettingType::Float,
             None,
-            "Share, 0 to 1, of what its rules add above 0 with which an event must reach the `at` of a band \
-            with `false_positives`, wherever that band begins",
+            "Share, 0 to 1, of what its rules add above 0 that counts towards the `at` of a band with \
+            `false_positives`, which an event must reach wherever the band begins",
         ),
         setting("description", SettingType::Text, Some("\"\""), "What its rules have in common, for people"),
     ],
@@ -230,8 +230,8 @@ pub(super) const BAND: Section = Section {
             "false_positives",
             SettingType::Percentage,
             None,
-            "Share of good events that may reach the band, such as `0.5 %`: the band begins where the scores \
-            of the latest events judged good put it",
+            "Share of good events that may reach the band, such as `0.5 %`: it begins where the latest \
+            events judged good put it",
         ),
         setting(
             "line_alone",

@@ -62,8 +62,8 @@ pub(super) const SOURCE: Section = Section {
             "crowdsec",
             SettingType::Text,
             None,
-            "Folder of CrowdSec's parsers and scenarios, such as `/etc/crowdsec`, to run lines through: each \
-            overflow is an event of the pipeline. See [from-crowdsec.md](../guides/from-crowdsec.md)",
+            "Folder of CrowdSec's parsers and scenarios to run lines through, such as `/etc/crowdsec`: each \
+            overflow is an event. See [from-crowdsec.md](../guides/from-crowdsec.md)",
         ),
         setting(
             "log_type",
@@ -96,8 +96,8 @@ pub(super) const SOURCE: Section = Section {
             "clients",
             SettingType::List(&SettingType::Network),
             Some("[]"),
-            "Networks that may send to `syslog`; list your own host, too. Default: a loopback address is \
-            open to its host",
+            "Networks that may send to `syslog`, your own host included. Default: loopback addresses are \
+            open to their host",
         ),
         setting(
             "tls",

@@ -23,8 +23,8 @@ const ADMIT: &[SettingSpec] = &[
         "memory",
         SettingType::Size(1 << 40),
         None,
-        "Memory of the sketch, out of that of `[ledger]`; with 12 bytes per key seen within `rotate`, at \
-        most 1 % of keys get in too early",
+        "Memory of the sketch, out of `[ledger]`'s; 12 bytes per key seen within `rotate` let at most 1 % of \
+        keys in too early",
     ),
     setting(
         "keys",
@@ -78,7 +78,7 @@ pub(super) const KIND: Section = Section {
             None,
             "Condition over fields and content; other events have no key of this kind",
         ),
-        setting("description", SettingType::Text, Some("\"\""), "Description for people"),
+        setting("description", SettingType::Text, Some("\"\""), "For people"),
     ],
 };
 
@@ -234,7 +234,7 @@ pub(super) const LABEL: Section = Section {
             SettingType::Name,
             None,
             "Put labelled keys on the ban list with this decision, such as `ban` or `captcha`; firewalls \
-            poll `/v1/bans/stream`. The data directory keeps the key's value until the label ends",
+            poll `/v1/bans/stream`. The value stays in the data directory until the label ends",
         ),
         setting("description", SettingType::Text, Some("\"\""), "Meaning for a key, for people"),
     ],

@@ -69,7 +69,7 @@ pub(super) const ROBOT: Section = Section {
             Some("[]"),
             "Files of its networks: one network a line, or the JSON with `prefixes` that operators publish",
         ),
-        setting("description", SettingType::Text, Some("\"\""), "Description for people"),
+        setting("description", SettingType::Text, Some("\"\""), "For people"),
     ],
 };
 
@@ -92,8 +92,8 @@ pub(super) const KEY_DIRECTORY: Section = Section {
             "url",
             SettingType::Text,
             None,
-            "Instead of `file`: URL to fetch keys from in the background; `https`, or `http` on a loopback \
-            address. Default: `/.well-known/http-message-signatures-directory` of `agent`",
+            "Instead of `file`: URL fetched in the background; `https`, or `http` on loopback. Default: \
+            `/.well-known/http-message-signatures-directory` of `agent`",
         ),
         setting(
             "authority",
@@ -130,6 +130,6 @@ pub(super) const APPLICATION: Section = Section {
         ),
         setting("window", SettingType::Span, Some("\"5m\""), "Validity of a signature"),
         setting("skew", SettingType::Span, Some("\"1m\""), "How far its users' clocks may be ahead"),
-        setting("description", SettingType::Text, Some("\"\""), "Description for people"),
+        setting("description", SettingType::Text, Some("\"\""), "For people"),
     ],
 };
