@@ -343,7 +343,7 @@ pub(super) const LISTENER: Section = Section {
             "clients",
             SettingType::List(&SettingType::Network),
             Some("[]"),
-            "Networks that may connect over TCP, your own host included. Default: loopback addresses are \
+            "Networks that may connect over TCP; list your own host, too. Default: loopback addresses are \
             open to their host",
         ),
         setting(

@@ -48,8 +48,8 @@ pub(super) const LEDGER: Section = Section {
             "memory",
             SettingType::Size(1 << 50),
             Some("\"1GiB\""),
-            "Memory for cells, the key directory (about 15 bytes a key) and sketches. Cells that do not fit \
-            stay on disk; keys beyond two thirds of it are only estimated",
+            "Memory for cells, the directory of all keys (about 15 bytes each) and sketches. Cells that do not \
+            fit stay on disk; keys beyond two thirds of it are only estimated",
         ),
         setting(
             "segment",
@@ -132,8 +132,8 @@ pub(super) const CLUSTER: Section = Section {
             "partitions",
             SettingType::Integer(1, 1 << 14),
             Some("1024"),
-            "Parts of the key space, a power of two, fixed once the cluster has keys. More move in smaller \
-            steps, fewer batch better",
+            "Parts of the key space, a power of two, fixed once the cluster has keys. More make slots \
+            smaller to move, fewer make batches larger",
         ),
         setting(
             "replicas",

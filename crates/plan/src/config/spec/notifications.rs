@@ -39,7 +39,7 @@ const SETTINGS: &[SettingSpec] = &[
         "pipelines",
         SettingType::List(&SettingType::Name),
         Some("[]"),
-        "Notify only for these pipelines, and not for the node. Default: everything",
+        "Only notifications of these pipelines, and those of none. Default: all",
     ),
     setting(
         "secret",

@@ -96,7 +96,7 @@ pub(super) const SOURCE: Section = Section {
             "clients",
             SettingType::List(&SettingType::Network),
             Some("[]"),
-            "Networks that may send to `syslog`, your own host included. Default: loopback addresses are \
+            "Networks that may send to `syslog`; list your own host, too. Default: loopback addresses are \
             open to their host",
         ),
         setting(
