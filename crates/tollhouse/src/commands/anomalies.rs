@@ -16,9 +16,9 @@ Examples:
   tollhouse anomalies --data ./data --pipeline mail --at 2026-05-17T10:00:00Z --json
 
 Compares counts with the same hours of up to 14 days before (for a young pipeline, the hours of the
-day before), and actions and rules by their share of decisions. Shows what is more than four
-standard deviations and more than ten away. `tollhouse decisions --rule NAME --from TIME` shows the
-decisions behind it. Exit code 1: there are anomalies.")]
+day before), and actions and rules by their share. Shows what is more than four standard deviations
+and more than ten away. `tollhouse decisions --rule NAME --from TIME` shows the decisions behind it.
+Exit code 1: there are anomalies.")]
 pub(crate) struct AnomaliesArgs {
     /// Only this pipeline
     #[arg(long, value_name = "NAME")]

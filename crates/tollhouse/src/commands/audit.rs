@@ -21,10 +21,9 @@ Examples:
   tollhouse audit --verify --data ./data
   tollhouse audit --verify --expect 1034:9f86d081… --data ./data
 
---verify reads all lines and proves that none was changed, removed or inserted, as far as files can:
-whoever may write them can rewrite everything from some line on, or cut off the end. So note the
-line that it prints elsewhere, and pass it to the next --verify with --expect: this proves all up to
-that line.
+--verify proves that no line was changed, removed or inserted, as far as files can: whoever may
+write them can rewrite everything from some line on, or cut off the end. So note the line that it
+prints elsewhere, and pass it to the next --verify with --expect, which proves all up to that line.
 
 Exit code 1: the chain does not hold.")]
 pub(crate) struct AuditArgs {

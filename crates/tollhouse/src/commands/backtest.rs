@@ -40,11 +40,11 @@ Examples:
   tollhouse backtest --server http://127.0.0.1:8377 --rules posted.toml --last 1h
   tollhouse backtest --server http://127.0.0.1:8377 --kept 3f9c --last 7d
 
-Uses facts and readings as logged, and changes nothing; a server may run on the directory. Rules
-that need an unlogged fact are left out and listed. Precision, recall and false positive rate cover
-decisions with feedback. --replay recounts all events and feedback of the journal instead of using
-logged readings. With --server the server tests its own journal in the background; --rules is then a
-text as for `tollhouse rules post`, laid over the pipeline's file. Ctrl-C cancels it.")]
+Uses facts and readings as logged, and changes nothing; a server may run on the directory. Leaves
+out and lists rules that need an unlogged fact. Precision, recall and false positive rate cover
+decisions with feedback. --replay recounts the journal's events and feedback instead of using logged
+readings. With --server the server tests its own journal in the background; --rules is then a text
+as for `tollhouse rules post`, laid over the pipeline's file. Ctrl-C cancels it.")]
 pub(crate) struct BacktestArgs {
     /// Configuration file with the rules to try [default: the data directory's]
     #[arg(long, value_name = "FILE")]

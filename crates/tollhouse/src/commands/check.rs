@@ -26,10 +26,10 @@ Examples:
   tollhouse check --server http://127.0.0.1:8377 - < message.eml
   tollhouse check --dns --set 'dns.resolvers=[\"127.0.0.1\"]' message.eml
 
-Decides in input order with any number of threads: each message sees what those before it left. An
-unreadable file is reported and skipped (exit code 1). Only --dns queries DNS, as of today: keys
-that signed old mail may be gone. Without --data (or TOLLHOUSE_DATA), --config and --server it
-decides in memory by --preset and keeps nothing.")]
+Decides in input order with any number of threads: each message sees what those before it left.
+Skips and reports unreadable files (exit code 1). Only --dns queries DNS, as of today: keys that
+signed old mail may be gone. Without --data (or TOLLHOUSE_DATA), --config and --server it decides in
+memory by --preset and keeps nothing.")]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     files: MessageFiles,

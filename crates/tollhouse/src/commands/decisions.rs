@@ -44,7 +44,7 @@ Examples:
   tollhouse decisions --server http://127.0.0.1:8377 --action reject --follow
   tollhouse decisions --data ./data --pipeline mail --summary --line reject=12
 
-A server may run on the directory; then its last second is missing without --server. --where takes
+With a server on the directory its last second is missing, except with --server. --where takes
 conditions like a rule's `when`, over logged facts and readings. --follow shows the newest
 decisions, then those to come. --summary is for one pipeline, by default the first; a server reads
 back from the newest for two seconds.")]

@@ -32,9 +32,9 @@ Examples:
   tollhouse export --data ./data --ledger -o statistics.ndjson.zst
 
 A row per decision: id, times, verdict, label, and all facts and readings of its time, in flat
-columns for pandas, Polars, DuckDB and CatBoost. Late feedback labels its decision, too. A server
-may run on the directory; then its last second is missing. --ledger writes a line per key instead,
-also of a cluster, for `tollhouse import`, and needs the directory to itself.")]
+columns for pandas, Polars, DuckDB and CatBoost. Late feedback counts, too. With a server on the
+directory its last second is missing. --ledger writes a line per key instead, also of a cluster, for
+`tollhouse import`, and needs the directory to itself.")]
 pub(crate) struct ExportArgs {
     /// Write all statistics instead of decisions; a .zst file is compressed
     #[arg(long, conflicts_with_all = ["format", "from", "to", "pipeline", "labelled", "journal"])]

@@ -35,9 +35,9 @@ Examples:
   tollhouse fit --spam spam.mbox --ham ham.mbox --config own.toml --fix LEARNED_SPAM
 
 A logistic regression: where the lowest band begins, an event is bad with even odds, and a point of
-score is a point of log-odds. Scores stay close to the present ones and keep their sign, in groups
-too. The fit on the earlier part is measured on the later one; the scores written are fitted to all.
-Nothing changes until you put them into tollhouse.toml or post them.
+score is a point of log-odds. Scores stay near the present ones and keep their sign, also in groups.
+The fit on the earlier part is measured on the later one; the written scores are fitted to all, and
+have no effect until put into tollhouse.toml or posted.
 
 Folders are read into memory and decided in order of time, each message before it is learned.")]
 pub(crate) struct FitArgs {

@@ -28,12 +28,12 @@ Examples:
 To begin, use --spam and --ham: their messages are learned in turns.
 
 The class counts for the message's keys (sender, links, text, ...), and classifiers learn its words.
-A message counts once in a class; learning it as another class moves it. `--class forget` and
-`--class none` undo it. For a message decided here, feedback on the decision's id is more exact.
+A message counts once, in its last class; `--class forget` and `--class none` undo it. For a message
+decided here, feedback on the decision's id is more exact.
 
---from-journal rebuilds a pipeline's linear models from feedback on the journal's decisions alone;
-counts stay. Messages learned without a decision are not in the journal. Models that learned more
-than it has are replaced only with --replace.")]
+--from-journal rebuilds linear models from feedback on the journal's decisions alone, without
+messages learned otherwise; counts stay. Models that learned more than the journal has need
+--replace.")]
 pub(crate) struct LearnArgs {
     /// Messages, mailboxes or directories (recursive, by name), or - for standard input
     #[arg(required_unless_present_any = ["spam", "ham", "from_journal"], value_name = "FILE|DIR|MBOX|-")]

@@ -34,9 +34,9 @@ Examples:
   tollhouse ledger names --data ./data --rename from sender
   tollhouse ledger names --data ./data --drop 1/kind/from
 
-Statistics are stored under numbers. A name gets one when first used and keeps it while the
-configuration lacks the name. Write a name as listed, or as a unique ending. Rename here before the
-configuration has the new name, with the server stopped. A dropped name gets a new number when used
+Statistics are stored under numbers. A name gets one when first used, and keeps it while the
+configuration lacks the name. Write a name as listed, or as a unique ending. Rename with the server
+stopped, before the configuration has the new name. A dropped name gets a new number when used
 again; the old one is never reused.")]
 struct NamesArgs {
     #[command(flatten)]

@@ -17,10 +17,9 @@ Examples:
   tollhouse nodes --server http://10.0.0.1:8377 --json
   tollhouse nodes forget 3                           Node 3 is gone for good
 
-A node is `away` after ten silent seconds. Pipelines whose versions differ between nodes are listed.
-The second table shows shared linear models: version (the last lesson learned), lessons behind, and
-lessons waiting to be shared. Exit code 1: a node is away, takes no requests, or runs another
-version.")]
+A node is `away` after ten silent seconds. Lists pipelines whose versions differ between nodes, and
+shared linear models: version (the last lesson learned), lessons behind, and lessons waiting to be
+shared. Exit code 1: a node is away, takes no requests, or runs another version.")]
 pub(crate) struct NodesArgs {
     #[command(subcommand)]
     command: Option<NodesCommand>,

@@ -22,14 +22,13 @@ Examples:
   tollhouse serve --data ./data --set ledger.durability=sync  On disk before the answer
   curl -H 'content-type: message/rfc822' --data-binary @a.eml http://127.0.0.1:8377/v1/decide
 
-Any address but a loopback one needs a token: `tokens` in [server].
-[[listener]] sections open ports for mail servers; for a milter on the command line:
+Any address but a loopback one needs `tokens` in [server]. [[listener]] sections open ports for mail
+servers; for a milter on the command line:
   --set listener.milter.protocol=milter --set listener.milter.listen=127.0.0.1:11332
-SIGINT and SIGTERM answer open requests, write everything and stop.
-SIGHUP reloads configuration and certificates; so do changed files.
-systemd: Type=notify, WatchdogSec= and sockets (FileDescriptorName=http, or a [[listener]]'s name).
-Files in $CREDENTIALS_DIRECTORY (LoadCredential=) named like variables are settings.
-RUST_LOG sets the log level, e.g. RUST_LOG=debug.")]
+SIGINT and SIGTERM answer open requests, write everything and stop. SIGHUP and changed files reload
+configuration and certificates. systemd: Type=notify, WatchdogSec=, sockets
+(FileDescriptorName=http, or a [[listener]]'s name), and settings as files of LoadCredential= named
+like variables. Log level: RUST_LOG=debug.")]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     engine: EngineOptions,

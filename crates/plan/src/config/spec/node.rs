@@ -48,8 +48,8 @@ pub(super) const LEDGER: Section = Section {
             "memory",
             SettingType::Size(1 << 50),
             Some("\"1GiB\""),
-            "Memory for cells, the directory of all keys (about 15 bytes each) and sketches. Cells that do not \
-            fit stay on disk; keys beyond two thirds of it are only estimated",
+            "Memory for cells, the directory of all keys (about 15 bytes each) and sketches. Cells that do \
+            not fit stay on disk; keys beyond two thirds of it are only estimated",
         ),
         setting(
             "segment",

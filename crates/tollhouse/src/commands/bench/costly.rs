@@ -29,8 +29,8 @@ Examples:
 
 Each message is read, cut into keys and tokens, counted, looked up, decided and explained, once and
 alone: large ones first, then for each reader the worst known ones of a megabyte, the slowest of
-each family. Mail of --ham and --spam is learned first, as if new, so that the classifier has
-something to look up. Memory is the peak of the process, message and engine included.")]
+each family. Mail of --ham and --spam is learned first, so that the classifier has something to look
+up. Memory is the peak of the process, message and engine included.")]
 pub(super) struct CostlyBenchArgs {
     /// Size of the messages, in percent
     #[arg(long, default_value_t = 100, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]

@@ -28,8 +28,7 @@ Examples:
   tollhouse compare rspamd http://127.0.0.1:11333 --json mail/ | jq 'select(.agree == false)'
 
 Decides on each message in input order, at its own time, and sends it to the other filter with the
-same envelope, --threads at once. Reports how often both agree, where they differ most, and which
-symbols fire there. Neither side learns; without --data it decides in memory.")]
+same envelope, --threads at once. Neither side learns; without --data it decides in memory.")]
 pub(crate) struct CompareArgs {
     /// Protocol of the other filter
     #[arg(value_enum, value_name = "rspamd|spamd")]

@@ -37,9 +37,9 @@ Examples:
   tollhouse import reputation --data ./data --source rspamd reputation.ndjson
 
 A record counts its messages as seen, at its last hit, and as spam or ham where their mean score is
-clear. So senders become known; as everywhere, verdicts make no grade. What is too old for the
-windows is left out. A record imported again counts by its growth. The guide to reputations shows
-how to write such files. No server may run on the directory.")]
+clear. So senders become known; verdicts make no grade. Leaves out what is too old for the windows.
+A record imported again counts by its growth. The guide to reputations shows how to write such
+files. No server may run on the directory.")]
 pub(super) struct ReputationImportArgs {
     /// CSV or TSV with a header, lines of sa-awl, or Rspamd hashes as JSON lines; - is standard input
     #[arg(value_name = "FILE")]

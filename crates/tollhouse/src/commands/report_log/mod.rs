@@ -41,9 +41,8 @@ Examples:
   zcat access.log.*.gz | tollhouse report-log --html report.html -
   tollhouse report-log --config tollhouse.toml --json access.log
 
-Decides in memory on each request at its own time, by the preset `web` or the rules of --config;
-nothing is kept. Memory is bounded: where a log has more different texts than fit, the report says
-by how much counts may be too low.")]
+Decides in memory on each request at its own time, by the preset `web` or the rules of --config, and
+keeps nothing. Memory is bounded; the report says by how much counts may be too low for it.")]
 pub(crate) struct ReportLogArgs {
     /// Access logs, combined or JSON, oldest first; - is standard input
     #[arg(required = true, value_name = "FILE|-")]

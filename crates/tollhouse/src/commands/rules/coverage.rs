@@ -34,8 +34,8 @@ Examples:
   tollhouse rules coverage --json --data ./data | jq -r 'select(.hits == 0) | .rule'
 
 Over the journal of --data, also beside a server, hits are those logged while the rule existed. A
-corpus is decided once, in memory, at the events' own times; nothing is kept. Rules fire together if
-they fired on exactly the same events. Memory does not grow with the number of events.")]
+corpus is decided once, in memory, at the events' own times, and nothing is kept. Rules fire
+together if they fired on exactly the same events. Memory does not grow with the events.")]
 pub(crate) struct RulesCoverageArgs {
     #[command(flatten)]
     config: ConfigOptions,
