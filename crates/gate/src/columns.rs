@@ -3,13 +3,13 @@
 event::columns! {
     /// The columns of what a visitor shows: a challenge that was solved, a pass.
     pub struct ChallengeColumns {
-        solution: String "challenge.solution" "Solved challenge, as ALTCHA's clients send it; removed once checked" transient,
+        solution: String "challenge.solution" "Solved challenge, as ALTCHA clients send it; removed once checked" transient,
         pass_token: String "pass.token" "Pass, as the visitor got it; removed once checked" transient,
         result: String "challenge.result" "Outcome of the event's challenge: `solved`, or why it was refused, such as \
             `expired`, `forged` or `used`",
         pass: Bool "pass.valid" "The event brought a valid pass",
         pass_id: String "pass.id" "Id of a valid pass: count by it to see a shared one",
-        pass_way: String "pass.way" "How the pass was earned: `work`, `rendered` or `waited`",
+        pass_way: String "pass.way" "Way the pass was earned: `work`, `rendered` or `waited`",
         pass_age: Integer "pass.age" "Seconds since the pass was earned",
         load: Float "gate.load" "Load of the site: from the proxy, or requests a second as a share of `capacity`; 1 is full",
         rate: Float "gate.rate" "Requests a second that the proxy asked about, in the last ten seconds",

@@ -409,7 +409,7 @@ pub(super) struct CommonFactsParams {}
 /// for a rule. Compares the newest 500 matching decisions of a pipeline with as many before `from`, or before the oldest of
 /// them.
 ///
-/// What one request reads is bounded, as for lists.
+/// One request reads a bounded amount, as for lists.
 #[utoipa::path(
     get,
     path = "/v1/decisions/common",

@@ -19,8 +19,8 @@ use crate::core::problem::{HttpFailure, INTERNAL, ProblemResponses};
 /// Erases what is known of keys: decisions with their feedback, statistics, distinct values, bans and reviews. `dry_run`
 /// only counts. Snapshots are left, and named in the end.
 ///
-/// It runs in the background, one at a time, and resumes after a restart; `GET /v1/erase` returns its progress. Decisions
-/// go on. Each node that shares statistics erases its own decisions.
+/// The erasure runs in the background, one at a time, and resumes after a restart; `GET /v1/erase` returns its progress.
+/// Decisions go on. Each node that shares statistics erases its own decisions.
 #[utoipa::path(
     post,
     path = "/v1/erase",
