@@ -124,7 +124,7 @@ impl ClusterPlan {
             user: view.str("user").map(str::to_owned),
             password: view.str("password").map(str::to_owned),
             tls: view.bool("tls").unwrap_or_default(),
-            tls_ca: view.str("tls_ca").map(PathBuf::from),
+            tls_ca: path("tls_ca"),
             prefix: prefix.to_owned(),
             partitions,
             replicas: u8::try_from(integer("replicas")).unwrap_or_default(),

@@ -17,7 +17,7 @@ use crate::config::{ConfigProblems, ConfigView, Document, Endpoint, expected};
 use crate::listener::{ListenerPlan, ProtocolPlan};
 use crate::pipeline::PipelineInput;
 use crate::pipeline::draft::PipelineDraft;
-use crate::tls::TlsPlan;
+use crate::tls::{TlsPlan, beside};
 
 /// Most sources of a node, and patterns of files of one.
 const SOURCES_MAX: usize = 100;
@@ -210,7 +210,9 @@ fn input(view: &ConfigView<'_>, name: &str, problems: &mut ConfigProblems) -> Op
     }
     let mut patterns = Vec::new();
     for (text, origin) in files {
-        match PathPattern::new(text) {
+        let full = beside(view, "files", text);
+        // Checked as it is written, so that an error shows what the user wrote.
+        match PathPattern::new(text).and_then(|_| PathPattern::new(&full.to_string_lossy())) {
             Ok(pattern) => patterns.push(pattern),
             Err(error) => problems.add(origin, error.to_string(), None),
         }
@@ -320,7 +322,8 @@ fn crowdsec(
     is_csv: bool,
     problems: &mut ConfigProblems,
 ) -> Option<CrowdsecPlan> {
-    let Some(directory) = view.str("crowdsec").filter(|directory| !directory.is_empty()) else {
+    let path = |key: &str| view.str(key).filter(|path| !path.is_empty()).map(|path| beside(view, key, path));
+    let Some(directory) = path("crowdsec") else {
         for key in ["log_type", "data_files"].into_iter().filter(|key| view.is_given(key)) {
             let help = "add crowdsec = \"/etc/crowdsec\", or leave it out".to_owned();
             problems.add(view.origin(key), format!("`{key}` is for `crowdsec` alone"), Some(help));
@@ -337,8 +340,8 @@ fn crowdsec(
         problems.add(view.origin("format"), "`csv` does not go with `crowdsec`", Some(help));
     }
     Some(CrowdsecPlan {
-        directory: PathBuf::from(directory),
-        data_files: view.str("data_files").filter(|folder| !folder.is_empty()).map(PathBuf::from),
+        directory,
+        data_files: path("data_files"),
         kind: view.str("log_type").unwrap_or("syslog").to_owned(),
     })
 }
@@ -409,6 +412,16 @@ mod tests {
             "syslog = 'tls://[::1]:6514'\ntls = { certificate = 'a.pem', key = 'a.key' }",
             "web syslog: tls://[::1]:6514",
         );
+    }
+
+    #[test]
+    fn paths_are_relative_to_the_file_that_names_them() {
+        let text = "preset = \"web\"\n[[source]]\nname = \"s\"\nfiles = [\"logs/*.log\", \"/a\"]\n";
+        let config = Config::from_text("/etc/tollhouse/t.toml", text, &Overrides::default());
+        let plan = Plan::compile(&config).map_err(|problems| problems.to_string()).unwrap();
+        let SourceInput::Files { patterns, .. } = &plan.node.sources[0].input else { panic!("files") };
+        let patterns: Vec<&str> = patterns.iter().map(PathPattern::as_str).collect();
+        assert_eq!(patterns, ["/etc/tollhouse/logs/*.log", "/a"]);
     }
 
     #[test]
