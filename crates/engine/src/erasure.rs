@@ -4,7 +4,8 @@
 //! order ─► erasure.json ─┬─► journal: decisions on events that had one, and feedback ─► shingles of keys of several fields
 //!                        │                                                              and of marks, that name them, too
 //!                        ├─► statistics of all these shingles
-//!                        └─► ban list, reviews ─► erasure.json goes
+//!                        ├─► ban list, reviews
+//!                        └─► the same in each snapshot of the data directory ─► erasure.json goes
 //! ```
 //!
 //! The order has hashes alone. It is on disk until all is done, so that it is begun again after a crash; each part can be done
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use stats::{CancellationCheck, ErasedKeys, LedgerError};
 
 use crate::Engine;
+use crate::directory::erasure::SnapshotErasure;
 use crate::directory::{DirectoryError, io_error, read_sealed};
 use crate::error::{PieceError, UnknownName};
 
@@ -80,10 +82,13 @@ pub enum ErasurePhase {
     Statistics,
     /// The ban list and the reviews.
     Lists,
+    /// Snapshots in the data directory.
+    Snapshots,
 }
 
 impl ErasurePhase {
-    const ALL: [ErasurePhase; 3] = [ErasurePhase::Journal, ErasurePhase::Statistics, ErasurePhase::Lists];
+    const ALL: [ErasurePhase; 4] =
+        [ErasurePhase::Journal, ErasurePhase::Statistics, ErasurePhase::Lists, ErasurePhase::Snapshots];
 
     /// Returns its name.
     pub fn name(self) -> &'static str {
@@ -91,6 +96,7 @@ impl ErasurePhase {
             ErasurePhase::Journal => "journal",
             ErasurePhase::Statistics => "statistics",
             ErasurePhase::Lists => "lists",
+            ErasurePhase::Snapshots => "snapshots",
         }
     }
 }
@@ -133,8 +139,8 @@ pub struct ErasureOutcome {
     pub reviews: u64,
     /// Files of journal and ledger that cannot be read whole, and may still have something.
     pub damaged: u64,
-    /// The names of snapshots, which are left as they are.
-    pub snapshots: Vec<String>,
+    /// Snapshots in the data directory.
+    pub snapshots: SnapshotErasure,
 }
 
 impl Engine {
@@ -253,7 +259,11 @@ impl Engine {
             let reviews = self.reviews.erase(&shingles);
             outcome.reviews = reviews.map_err(io_error(&path(&|of| of.path().to_path_buf())))?;
         }
-        outcome.snapshots = self.snapshot_names()?;
+        progress.enter(ErasurePhase::Snapshots);
+        outcome.snapshots = self.erase_snapshots(&all, pretend, is_over)?;
+        if outcome.snapshots.is_ended {
+            return Err(ErasureFailure::Ended);
+        }
         if !pretend {
             self.forget_erasure()?;
         }
@@ -296,6 +306,22 @@ impl Engine {
         }
     }
 
+    /// Erases the same in the snapshots of the data directory. None is made meanwhile. With `pretend` they are only counted.
+    fn erase_snapshots(
+        &self,
+        shingles: &HashSet<Shingle>,
+        pretend: bool,
+        is_over: CancellationCheck<'_>,
+    ) -> Result<SnapshotErasure, DirectoryError> {
+        let Some(directory) = &self.directory else { return Ok(SnapshotErasure::default()) };
+        if pretend {
+            let erased = directory.snapshot_names()?.len() as u64;
+            return Ok(SnapshotErasure { erased, ..SnapshotErasure::default() });
+        }
+        let _alone = self.snapshot.lock();
+        directory.erase_snapshots(shingles, is_over)
+    }
+
     /// Removes the note of an order that is done.
     fn forget_erasure(&self) -> Result<(), DirectoryError> {
         let Some(directory) = &self.directory else { return Ok(()) };
@@ -304,20 +330,5 @@ impl Engine {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io_error(&path)(error)),
             _ => Ok(()),
         }
-    }
-
-    /// Returns the names of the snapshots in the data directory, oldest first.
-    fn snapshot_names(&self) -> Result<Vec<String>, DirectoryError> {
-        let Some(path) = self.directory.as_ref().map(crate::Directory::snapshots_path) else {
-            return Ok(Vec::new());
-        };
-        let entries = match std::fs::read_dir(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(io_error(&path))?,
-        };
-        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let mut names: Vec<String> = names.collect();
-        names.sort();
-        Ok(names)
     }
 }

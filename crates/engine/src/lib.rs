@@ -73,7 +73,7 @@ pub use condition::{Impact, NodeCondition, NodeConditions};
 pub use content_keys::ContentError;
 pub use correction::{CorrectionFailure, CorrectionOrder, CorrectionProgress, RuleHit, RuleImpact};
 pub use decision_counts::{DecisionSeries, SeriesBucket, SeriesError};
-pub use directory::erasure::{EraseError, ErasureReport};
+pub use directory::erasure::{EraseError, ErasureReport, SnapshotErasure};
 pub use directory::exchange::{
     CellBatchSink, CellSink, ExportableStatistics, ImportMode, StatisticsExchangeError, StatisticsSource,
     open as open_export,

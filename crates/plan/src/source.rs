@@ -420,7 +420,7 @@ mod tests {
         let config = Config::from_text("/etc/tollhouse/t.toml", text, &Overrides::default());
         let plan = Plan::compile(&config).map_err(|problems| problems.to_string()).unwrap();
         let SourceInput::Files { patterns, .. } = &plan.node.sources[0].input else { panic!("files") };
-        let patterns: Vec<&str> = patterns.iter().map(PathPattern::as_str).collect();
+        let patterns: Vec<&str> = patterns.iter().map(|pattern| pattern.as_str()).collect();
         assert_eq!(patterns, ["/etc/tollhouse/logs/*.log", "/a"]);
     }
 

@@ -1,16 +1,16 @@
-//! Erasure of what is known of some pieces: their statistics, and the decisions on events that had them.
+//! Erasure of what is known of some pieces, in a directory that nobody has open: their statistics, and the decisions on events that
+//! had them.
 
 use std::collections::HashSet;
 use std::fs;
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io;
 
 use event::Shingle;
 use journal::{ErasedRecords, JournalError};
-use serde::Deserialize;
-use stats::Ledger;
+use stats::{CancellationCheck, ErasedKeys, Ledger};
 
-use super::exchange::{ImportMode, StatisticsExchangeError, StatisticsSource};
-use super::{Directory, io_error};
+use super::exchange::StatisticsExchangeError;
+use super::{Directory, DirectoryError, io_error};
 use crate::EngineOpenError;
 use crate::ban_list::BanList;
 use plan::Plan;
@@ -18,10 +18,21 @@ use plan::Plan;
 /// The report of an erasure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ErasureReport {
-    /// Keys that had statistics, labels or distinct counts.
-    pub keys: u64,
+    /// Keys that had statistics, labels or distinct counts, and marks of distinct values.
+    pub statistics: ErasedKeys,
     /// Decisions and feedback.
     pub records: ErasedRecords,
+}
+
+/// The report of an erasure in snapshots.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotErasure {
+    /// The number of those that were erased.
+    pub erased: u64,
+    /// The names of those that may still have something, each with the reason.
+    pub left: Vec<(String, String)>,
+    /// True if it was ended before all was done.
+    pub is_ended: bool,
 }
 
 /// Reasons for an erasure that is missing or not complete.
@@ -33,39 +44,86 @@ pub enum EraseError {
     /// The journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Statistics that cannot be read would be lost by writing the others anew.
-    #[error("{0} keys cannot be read; nothing was erased")]
-    Damaged(u64),
 }
 
 impl Directory {
     /// Erases all that is known of pieces, by their shingles: every key of them, of whatever kind and space, and every
-    /// decision on an event that had one, with what was said of it. Admission sketches that may have seen one are emptied, of
-    /// all keys. What stays are marks of exact distinct counts, which
-    /// do not tell whose they are and end with their period, and numbers in which the piece was counted with others.
+    /// decision on an event that had one, with what was said of it. Marks and admission: see [`Ledger::erase`]. What stays are
+    /// numbers in which the piece was counted with others.
     ///
-    /// No process may have the directory open. Statistics are written anew beside and put in their place; this takes
-    /// as much room again, and is to be begun again if it is interrupted. With `pretend` it only counts. `tell` hears of keys
-    /// looked through.
+    /// No process may have the directory open. Without a plan the ledger is opened with the statistics that are stored. With
+    /// `pretend` it only counts.
     ///
     /// # Errors
-    /// [`EraseError`]. The journal is erased first.
+    /// [`EraseError`]; [`stats::LedgerError::Stopped`] once `is_over`. The statistics are erased first. It can be repeated.
     pub fn erase(
         &self,
-        plan: &Plan,
+        plan: Option<&Plan>,
         shingles: &HashSet<Shingle>,
         pretend: bool,
-        tell: &mut dyn FnMut(u64),
+        is_over: CancellationCheck<'_>,
     ) -> Result<ErasureReport, EraseError> {
-        let path = self.path().join("erase.half");
-        let erased = self.erase_with(plan, shingles, pretend, tell, &path);
-        // It has what is kept, too, and is of no use without the rest of this.
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                erased.and(Err(StatisticsExchangeError::Directory(io_error(&path)(error)).into()))
+        let statistics = self.erase_statistics(plan, shingles, pretend, is_over)?;
+        let records = self.erase_records(&self.lock()?, shingles, pretend)?;
+        Ok(ErasureReport { statistics, records })
+    }
+
+    fn erase_statistics(
+        &self,
+        plan: Option<&Plan>,
+        shingles: &HashSet<Shingle>,
+        pretend: bool,
+        is_over: CancellationCheck<'_>,
+    ) -> Result<ErasedKeys, StatisticsExchangeError> {
+        let (ledger, _) = self.open_ledger(plan)?;
+        // The ledger of a directory waits for nothing but its disk.
+        let erased = pollster::block_on(ledger.erase(shingles, pretend, is_over));
+        ledger.close()?;
+        Ok(erased?)
+    }
+
+    /// Erases the same in each snapshot that lies in this directory, unless `is_over`.
+    ///
+    /// # Errors
+    /// If the snapshots cannot be listed. What is wrong with one of them is in the answer.
+    pub fn erase_snapshots(
+        &self,
+        shingles: &HashSet<Shingle>,
+        is_over: CancellationCheck<'_>,
+    ) -> Result<SnapshotErasure, DirectoryError> {
+        let mut done = SnapshotErasure::default();
+        for name in self.snapshot_names()? {
+            if is_over() {
+                done.is_ended = true;
+                break;
             }
-            _ => erased,
+            let snapshot = Directory::open(&self.snapshots_path().join(&name));
+            let erased = match &snapshot {
+                Ok(snapshot) => {
+                    snapshot.erase(None, shingles, false, is_over).map_err(|error| error.to_string())
+                }
+                Err(error) => Err(error.to_string()),
+            };
+            match erased {
+                Ok(report) if report.statistics.damaged == 0 => done.erased += 1,
+                Ok(_) => done.left.push((name, "files of its ledger are damaged".to_owned())),
+                Err(why) => done.left.push((name, why)),
+            }
         }
+        Ok(done)
+    }
+
+    /// Returns the names of the snapshots in the directory, oldest first.
+    pub(crate) fn snapshot_names(&self) -> Result<Vec<String>, DirectoryError> {
+        let path = self.snapshots_path();
+        let entries = match fs::read_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(io_error(&path))?,
+        };
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        Ok(names)
     }
 
     /// Erases as [`Directory::erase`] does where statistics live elsewhere: what is here is erased, and then `elsewhere`
@@ -81,7 +139,8 @@ impl Directory {
     ) -> Result<ErasureReport, EraseError> {
         let lock = self.lock()?;
         let records = self.erase_records(&lock, shingles, pretend)?;
-        Ok(ErasureReport { keys: elsewhere(shingles, pretend)?, records })
+        let keys = elsewhere(shingles, pretend)?;
+        Ok(ErasureReport { statistics: ErasedKeys { keys, ..ErasedKeys::default() }, records })
     }
 
     /// Sees to it that nobody else opens the directory.
@@ -107,96 +166,5 @@ impl Directory {
             erased.map_err(|error| StatisticsExchangeError::Directory(io_error(self.path())(error)))?;
         }
         Ok(records)
-    }
-
-    fn erase_with(
-        &self,
-        plan: &Plan,
-        shingles: &HashSet<Shingle>,
-        pretend: bool,
-        tell: &mut dyn FnMut(u64),
-        path: &std::path::Path,
-    ) -> Result<ErasureReport, EraseError> {
-        let file = disk::create(path);
-        let file = file.map_err(|error| StatisticsExchangeError::Directory(io_error(path)(error)))?;
-        let mut leaving =
-            ErasingWriter { out: BufWriter::new(file), line: Vec::new(), shingles, left_out: 0 };
-        let exported = self.export_statistics(&mut self.statistics()?, &mut leaving, tell)?;
-        if exported.lost > 0 {
-            return Err(EraseError::Damaged(exported.lost));
-        }
-        leaving.flush().map_err(StatisticsExchangeError::Write)?;
-        let keys = leaving.left_out;
-        let records = self.erase_records(&self.lock()?, shingles, pretend)?;
-        if !pretend && (keys > 0 || self.has_sighted(plan, shingles)?) {
-            let file = fs::File::open(path)
-                .map_err(|error| StatisticsExchangeError::Directory(io_error(path)(error)))?;
-            let mut kept = BufReader::new(file);
-            self.import_statistics(plan, StatisticsSource::Stream(&mut kept), ImportMode::Replace, tell)?;
-        }
-        Ok(ErasureReport { keys, records })
-    }
-
-    /// Returns true if admission sketches may have seen keys that have no statistics yet. They go with the ledger that has
-    /// them.
-    fn has_sighted(&self, plan: &Plan, shingles: &HashSet<Shingle>) -> Result<bool, StatisticsExchangeError> {
-        let (ledger, _) = self.open_ledger(Some(plan))?;
-        let has = ledger.may_have_sighted(shingles);
-        ledger.close()?;
-        Ok(has)
-    }
-}
-
-/// The part of a line that is read.
-#[derive(Deserialize)]
-struct ExportLineKey<'a> {
-    #[serde(borrow)]
-    shingle: Option<&'a str>,
-    cells: Option<u64>,
-}
-
-/// Passes an export on, line by line, without the cells of some shingles.
-struct ErasingWriter<'a, W> {
-    out: W,
-    /// Begun and not ended.
-    line: Vec<u8>,
-    shingles: &'a HashSet<Shingle>,
-    left_out: u64,
-}
-
-impl<W: Write> ErasingWriter<'_, W> {
-    fn pass(&mut self, line: &[u8]) -> io::Result<()> {
-        let ExportLineKey { shingle, cells } = serde_json::from_slice(line)?;
-        let shingle = shingle.and_then(|digits| u64::from_str_radix(digits, 16).ok()).map(Shingle);
-        match (shingle, cells) {
-            (Some(shingle), _) if self.shingles.contains(&shingle) => {
-                self.left_out += 1;
-                Ok(())
-            }
-            (None, Some(cells)) => {
-                let kept = cells.saturating_sub(self.left_out);
-                writeln!(self.out, "{{\"end\":true,\"cells\":{kept}}}")
-            }
-            _ => self.out.write_all(line),
-        }
-    }
-}
-
-impl<W: Write> Write for ErasingWriter<'_, W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
-            self.line.extend_from_slice(part);
-            if part.ends_with(b"\n") {
-                let line = std::mem::take(&mut self.line);
-                self.pass(&line)?;
-                self.line = line;
-                self.line.clear();
-            }
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
     }
 }

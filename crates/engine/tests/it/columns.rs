@@ -169,7 +169,7 @@ fn one_subject_is_erased_from_columns() {
     engine.close().unwrap();
     drop(engine);
     let plan = Plan::compile(&Config::load(&rotated.directory.config_path(), &Overrides::default())).unwrap();
-    let erased = rotated.directory.erase(&plan, &shingles, false, &mut |_| ()).unwrap();
+    let erased = rotated.directory.erase(Some(&plan), &shingles, false, &|| false).unwrap();
     assert_eq!(erased.records.decisions, concerned.len() as u64);
     assert!(!half.exists());
     let found = verify(&rotated.directory.journal_path(), None, &mut |_, _| ()).unwrap();

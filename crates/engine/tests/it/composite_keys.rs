@@ -269,8 +269,8 @@ fn pieces_are_told_banned_and_erased() {
     assert_eq!(shingles.len(), 1);
     engine.close().unwrap();
     drop(engine);
-    let erased = directory.erase(&plan(), &shingles, false, &mut |_| ()).unwrap();
-    assert_eq!((erased.keys, erased.records.decisions), (3, 2), "counters, last value, label");
+    let erased = directory.erase(Some(&plan()), &shingles, false, &|| false).unwrap();
+    assert_eq!((erased.statistics.keys, erased.records.decisions), (3, 2), "counters, last value, label");
     let engine = Engine::open(&directory, plan()).unwrap();
     assert!(engine.explain(other).is_err());
     assert!(engine.explain(stolen).is_ok());

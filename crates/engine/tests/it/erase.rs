@@ -57,12 +57,12 @@ fn one_subject_goes_and_all_else_stays() {
     assert!(known(&engine, "from", std::slice::from_ref(&subject))[0].is_some());
     drop(engine);
 
-    let erase = |pretend| directory.erase(&plan(&directory), &shingles, pretend, &mut |_| ()).unwrap();
+    let erase = |pretend| directory.erase(Some(&plan(&directory)), &shingles, pretend, &|| false).unwrap();
     let pretended = erase(true);
     let erased = erase(false);
     assert_eq!(pretended, erased, "nothing was changed before");
     assert_eq!(erased.records.decisions, concerned.len() as u64);
-    assert!(erased.keys > 0 && erased.records.feedback > 0, "{erased:?}");
+    assert!(erased.statistics.keys > 0 && erased.records.feedback > 0, "{erased:?}");
     assert_eq!(erase(false), ErasureReport::default(), "all is gone");
 
     let found = verify(&directory.journal_path(), None, &mut |_, _| ()).unwrap();

@@ -425,7 +425,7 @@ fn one_subject_is_erased() {
         Record::Decision(row) => row.keys.iter().any(|key| shingles.contains(&key.shingle)),
         _ => false,
     };
-    let erased = Directory::open(&path).unwrap().erase(&plan(), &shingles, false, &mut |_| ()).unwrap();
+    let erased = Directory::open(&path).unwrap().erase(Some(&plan()), &shingles, false, &|| false).unwrap();
     // Of 2500 decisions at once, those whose number modulo 200 is 176, twice.
     assert_eq!((erased.records.decisions, erased.records.feedback), (24, 0));
     before.retain(|(_, record)| !concerned(record));

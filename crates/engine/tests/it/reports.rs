@@ -421,8 +421,8 @@ fn a_reporter_is_erased() {
     let shingles = reporter.shingles("ANN", &secret).into_iter().collect();
     engine.close().unwrap();
     drop(engine);
-    let erased = directory.erase(&plan(""), &shingles, false, &mut |_| ()).unwrap();
-    assert_eq!((erased.keys, erased.records.decisions, erased.records.feedback), (1, 0, 2));
+    let erased = directory.erase(Some(&plan("")), &shingles, false, &|| false).unwrap();
+    assert_eq!((erased.statistics.keys, erased.records.decisions, erased.records.feedback), (1, 0, 2));
     let engine = Engine::open(&directory, plan("")).unwrap();
     let known = |by: &str| {
         pollster::block_on(engine.timeline(&pipeline, "reporter", by, NOW)).unwrap().timeline.is_some()

@@ -1,5 +1,7 @@
 //! Erasures in JSON.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -69,8 +71,11 @@ pub struct EraseJson {
     pub reviews: u64,
     /// Files that cannot be read whole, and may still have something.
     pub damaged: u64,
-    /// Snapshots in the data directory, which are left as they are.
-    pub snapshots: Vec<String>,
+    /// The number of snapshots in the data directory that were erased, too.
+    pub snapshots: u64,
+    /// Snapshots in the data directory that may still have something, with the reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub snapshots_left: BTreeMap<String, String>,
     /// The other nodes that erase what they have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<String>,

@@ -121,7 +121,8 @@ async fn prove(node: &Node, order: &ErasureOrder, outcome: &Result<ErasureOutcom
             ("bans", outcome.bans.to_string()),
             ("reviews", outcome.reviews.to_string()),
             ("damaged", outcome.damaged.to_string()),
-            ("snapshots_left", outcome.snapshots.len().to_string()),
+            ("snapshots", outcome.snapshots.erased.to_string()),
+            ("snapshots_left", outcome.snapshots.left.len().to_string()),
         ]),
         Err(why) => _ = detail.insert("why", why.clone()),
     }

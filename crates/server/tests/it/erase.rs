@@ -1,9 +1,11 @@
 //! Erasure of what is known of somebody while the node runs; the audit log proves it.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use access::audit::{AuditPlace, AuditQuery};
-use engine::Directory;
+use engine::{Directory, ErasureReport};
+use event::Shingle;
 use serde_json::{Value, json};
 
 use crate::harness::{JSON, LOG, PROBE, Running, check_problem, directory, start};
@@ -42,6 +44,7 @@ fn a_subject_is_erased_while_others_are_decided_on() {
     let id = decide(PROBE)["id"].as_str().unwrap().to_owned();
     let other = decide(&PROBE.replace("192.0.2.7", "192.0.2.8"))["id"].as_str().unwrap().to_owned();
     assert_eq!(server.post("/v1/snapshots", &[], "").status, 201);
+    let copy = std::fs::read_dir(directory.snapshots_path()).unwrap().next().unwrap().unwrap().path();
     let of =
         |kind: &str, value: &str| json!({ "pipeline": "web", "keys": [{ "kind": kind, "value": value }] });
     for (body, status, problem, what) in [
@@ -56,13 +59,20 @@ fn a_subject_is_erased_while_others_are_decided_on() {
     let would = erase(&server, &dry);
     assert_eq!((&would["state"], &would["decisions"]), (&"done".into(), &1.into()), "{would}");
     assert_eq!(server.get(&format!("/v1/decisions/{id}")).status, 200);
+    let hash = would["keys"][0].as_str().unwrap().strip_prefix("ip:").unwrap();
+    let shingles = HashSet::from([Shingle(u64::from_str_radix(hash, 16).unwrap())]);
+    let in_copy = || Directory::open(&copy).unwrap().erase(None, &shingles, true, &|| false).unwrap();
+    assert!(in_copy().records.decisions == 1 && in_copy().statistics.keys > 0, "{:?}", in_copy());
     assert_eq!(audited(&directory, "erase.done").len(), 0);
 
     let done = erase(&server, &of("ip", "192.0.2.7"));
     assert_eq!((&done["state"], &done["dry_run"]), (&"done".into(), &false.into()), "{done}");
     assert_eq!(done["decisions"], 1);
     assert!(done["statistics"].as_u64().unwrap() > 0, "{done}");
-    assert_eq!(done["snapshots"].as_array().unwrap().len(), 1);
+    assert_eq!((&done["snapshots"], &done["snapshots_left"]), (&1.into(), &Value::Null), "{done}");
+    assert_eq!(in_copy(), ErasureReport::default());
+    let sound = Directory::open(&copy).unwrap().verify(None, &mut |_, _, _| ()).unwrap();
+    assert!(sound.journal.is_sound(), "{sound:?}");
     assert_eq!(server.get(&format!("/v1/decisions/{id}")).status, 404);
     assert_eq!(server.get(&format!("/v1/decisions/{other}")).status, 200);
     let found = server.get("/v1/decisions?pipeline=web").json();
@@ -72,7 +82,7 @@ fn a_subject_is_erased_while_others_are_decided_on() {
     let proof = audited(&directory, "erase.done").pop().unwrap();
     assert_eq!(proof.entry.detail["decisions"], "1");
     assert!(proof.entry.detail["keys"].starts_with("ip:"), "{:?}", proof.entry.detail);
-    assert_eq!(proof.entry.detail["snapshots_left"], "1");
+    assert_eq!(proof.entry.detail["snapshots_left"], "0");
     let ordered = audited(&directory, "erase").len();
     assert!(ordered >= 3, "{ordered}");
     let all: Vec<String> = audited(&directory, "erase").iter().map(|record| format!("{record:?}")).collect();

@@ -1,9 +1,7 @@
 //! Cells out of a home and into one, spelled out: see [`crate::portable`].
 
-use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-use event::Shingle;
 use hashbrown::HashMap;
 use store::{CellLocation, ColdKey, KeyHash, KeyLookup, LogRecord, Position, RecordKey, ShardGuard};
 
@@ -106,11 +104,6 @@ impl EmbeddedLedger {
         let mut empty = true;
         self.inner.store.each(&*self.inner.catalog(), &mut |_, tag, _| empty &= tag & !PAIR == 0)?;
         Ok(empty)
-    }
-
-    /// Returns whether keys of these shingles may have been sighted that were not admitted yet.
-    pub fn may_have_sighted(&self, shingles: &HashSet<Shingle>) -> bool {
-        sketches::may_have(&self.inner.catalog(), shingles)
     }
 
     /// Takes in definitions, so that cells can be added. What was sighted where they come from is not with them: a key that

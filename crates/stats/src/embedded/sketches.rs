@@ -36,19 +36,6 @@ pub(super) fn forget(world: &CompiledCatalog) {
     each(world).for_each(|(_, sketch)| sketch.forget());
 }
 
-/// Returns whether a sketch may have sightings of keys of these shingles.
-pub(super) fn may_have(world: &CompiledCatalog, shingles: &std::collections::HashSet<Shingle>) -> bool {
-    world.plans.iter().any(|planned| {
-        planned.sketch.as_ref().is_some_and(|sketch| {
-            shingles.iter().any(|shingle| {
-                let (shard, hash) = KeyHash::of(planned.space.0, planned.kind.0, shingle.0);
-                // As of a time that is never ahead of the sketch's: whatever there is.
-                sketch.estimate(hash.part(shard), hash.bits(), Time(i64::MIN)) > 0
-            })
-        })
-    })
-}
-
 /// Forgets the sightings of keys of these shingles.
 pub(super) fn forget_shingles(world: &CompiledCatalog, shingles: &std::collections::HashSet<Shingle>) {
     for planned in &world.plans {

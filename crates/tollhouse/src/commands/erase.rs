@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::str::FromStr;
 use std::time::Duration;
 
-use engine::{EraseError, ErasureReport, StatisticsExchangeError};
+use engine::{EraseError, ErasureReport, SnapshotErasure, StatisticsExchangeError};
 use event::Shingle;
 use indicatif::HumanCount;
 use serde::Serialize;
@@ -34,7 +34,8 @@ the only way to erase it. Erases the keys of that value in every kind and pipeli
 decision on an event that had one, with its feedback. If a server runs on the directory, use
 --server: then all nodes of its cluster erase what they have. Otherwise repeat it on every node of a
 cluster: statistics go for all, decisions only for the node. --journal also erases what all nodes
-uploaded there: erase on every node first. Remove older snapshots yourself.")]
+uploaded there: erase on every node first. Snapshots in the data directory are erased, too; for
+copies elsewhere run the command on each.")]
 pub(crate) struct EraseArgs {
     /// Key to erase: a configured kind and a value as in events
     #[arg(long, value_name = "KIND=VALUE", required = true)]
@@ -147,10 +148,11 @@ fn ask(args: &EraseArgs, client: &ApiClient) -> Result<Exit, CommandError> {
             done.damaged
         ));
     }
-    if !args.dry_run && !done.snapshots.is_empty() {
-        help(format_args!("snapshots still have them: {}", done.snapshots.join(", ")));
+    for (name, why) in &done.snapshots_left {
+        help(format_args!("the snapshot {name} may still have them: {why}"));
     }
-    Ok(if done.missing.is_empty() && done.damaged == 0 { Exit::Fine } else { Exit::Found })
+    let is_whole = done.missing.is_empty() && done.damaged == 0 && done.snapshots_left.is_empty();
+    Ok(if is_whole { Exit::Fine } else { Exit::Found })
 }
 
 pub(crate) fn run(args: EraseArgs) -> Result<Exit, CommandError> {
@@ -185,33 +187,33 @@ pub(crate) fn run(args: EraseArgs) -> Result<Exit, CommandError> {
         }
         shingles.extend(found);
     }
-    let progress = Progress::new("keys", None);
-    let mut told = 0;
-    let mut tell = |cells: u64| {
-        progress.add(cells.saturating_sub(told));
-        told = cells;
-    };
     let erased = match &plan.node.cluster.clone() {
         #[cfg(feature = "cluster")]
         Some(of) => directory.erase_over(&shingles, args.dry_run, |shingles, pretend| {
+            let progress = Progress::new("keys", None);
+            let mut told = 0;
+            let mut tell = |cells: u64| {
+                progress.add(cells.saturating_sub(told));
+                told = cells;
+            };
             cluster_home::erase(&directory, plan, of, shingles, pretend, &mut tell)
         }),
-        _ => directory.erase(&plan, &shingles, args.dry_run, &mut tell),
+        _ => directory.erase(Some(&plan), &shingles, args.dry_run, &|| false),
     };
-    drop(progress);
-    let ErasureReport { keys, records } = erased.map_err(|error| match error {
+    let ErasureReport { statistics, records } = erased.map_err(|error| match error {
         EraseError::Statistics(StatisticsExchangeError::Open(error)) => {
             stopped(&error, "take what is to be erased from a copy")
-        }
-        EraseError::Damaged(_) => {
-            CommandError::new(error).help("`tollhouse verify` says where; restore a snapshot first")
         }
         error => {
             CommandError::new(error).help("begin it again once that is mended: what was erased stays erased")
         }
     })?;
     let uploaded = args.journal.erase(&shingles, args.dry_run, &directory.path().join("erase.objects"))?;
-    let (decisions, feedback) = (records.decisions, records.feedback);
+    let snapshots = match args.dry_run {
+        true => SnapshotErasure::default(),
+        false => directory.erase_snapshots(&shingles, &|| false)?,
+    };
+    let (keys, decisions, feedback) = (statistics.keys, records.decisions, records.feedback);
     if !args.dry_run {
         let kinds: Vec<&str> = args.key.iter().map(|key| key.kind.as_str()).collect();
         let detail = [
@@ -220,6 +222,8 @@ pub(crate) fn run(args: EraseArgs) -> Result<Exit, CommandError> {
             ("keys", keys.to_string()),
             ("decisions", decisions.to_string()),
             ("feedback", feedback.to_string()),
+            ("snapshots", snapshots.erased.to_string()),
+            ("snapshots_left", snapshots.left.len().to_string()),
         ];
         note(&directory, "erase", &detail)?;
     }
@@ -244,8 +248,17 @@ pub(crate) fn run(args: EraseArgs) -> Result<Exit, CommandError> {
             if args.dry_run { "would be erased" } else { "erased" }
         ));
     }
-    if !args.dry_run && directory.snapshots_path().exists() {
-        help(format_args!("snapshots in {} still have them", directory.snapshots_path().display()));
+    if snapshots.erased > 0 {
+        say(format_args!("snapshots that were erased, too: {}", snapshots.erased));
     }
-    Ok(Exit::Fine)
+    for (name, why) in &snapshots.left {
+        help(format_args!("the snapshot {name} may still have them: {why}"));
+    }
+    if statistics.damaged > 0 {
+        help(format_args!(
+            "{} files are damaged and may have some still: `tollhouse verify` says where",
+            statistics.damaged
+        ));
+    }
+    Ok(if snapshots.left.is_empty() && statistics.damaged == 0 { Exit::Fine } else { Exit::Found })
 }

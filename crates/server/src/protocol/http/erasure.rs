@@ -16,8 +16,8 @@ use crate::core::node::Node;
 use crate::core::peers::RelayedRequest;
 use crate::core::problem::{HttpFailure, INTERNAL, ProblemResponses};
 
-/// Erases what is known of keys: decisions with their feedback, statistics, distinct values, bans and reviews. `dry_run`
-/// only counts. Snapshots are left, and named in the end.
+/// Erases what is known of keys: decisions with their feedback, statistics, distinct values, bans and reviews, in
+/// the snapshots of the data directory, too. `dry_run` only counts.
 ///
 /// The erasure runs in the background, one at a time, and resumes after a restart; `GET /v1/erase` returns its progress.
 /// Decisions go on. Each node that shares statistics erases its own decisions.
@@ -94,7 +94,8 @@ fn shown(job: &ErasureJob) -> api::EraseJson {
             (shown.statistics, shown.marks) = (outcome.statistics.keys, outcome.statistics.marks);
             (shown.decisions, shown.feedback) = (outcome.records.decisions, outcome.records.feedback);
             (shown.bans, shown.reviews) = (outcome.bans, outcome.reviews);
-            (shown.damaged, shown.snapshots) = (outcome.damaged, outcome.snapshots.clone());
+            (shown.damaged, shown.snapshots) = (outcome.damaged, outcome.snapshots.erased);
+            shown.snapshots_left = outcome.snapshots.left.iter().cloned().collect();
         }
     }
     shown
