@@ -62,7 +62,7 @@ fn correction(order: &CorrectionOrder, by: &str, impact: &RuleImpact, now: Time)
     let CorrectionOrder { pipeline, rule, version, from, to } = order;
     let done = impact.hits - impact.corrected;
     let summary = format!(
-        "What `{rule}` did to {done} decisions of `{pipeline}` was taken back: {} of them it decided alone",
+        "What `{rule}` did to {done} decisions of `{pipeline}` was undone: {} of them it decided alone",
         impact.alone
     );
     let decisions: Vec<_> = impact

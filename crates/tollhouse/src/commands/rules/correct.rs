@@ -100,7 +100,7 @@ pub(super) fn impact(args: RulesImpactArgs) -> Result<Exit, CommandError> {
                 colours.0,
                 colours.1,
                 colours.1,
-                if hit.corrected { "  taken back" } else { "" }
+                if hit.corrected { "  undone" } else { "" }
             ))?;
         }
     }
@@ -113,7 +113,7 @@ pub(super) fn impact(args: RulesImpactArgs) -> Result<Exit, CommandError> {
 
 fn show(impact: &RuleImpactJson, out: &mut Output) -> Result<(), CommandError> {
     out.line(format_args!(
-        "{BOLD}{} decisions, {} decided by it alone{BOLD:#}; {} taken back before",
+        "{BOLD}{} decisions, {} decided by it alone{BOLD:#}; {} undone before",
         HumanCount(impact.hits),
         HumanCount(impact.alone),
         HumanCount(impact.corrected)
@@ -154,7 +154,7 @@ pub(super) fn run(args: RulesCorrectArgs) -> Result<Exit, CommandError> {
         let seen = client.correction()?;
         if seen.begun != ordered.begun || seen.rule != ordered.rule {
             return Err(CommandError::new("the server was started again before it was done")
-                .help("order it again: what was taken back is not taken back again"));
+                .help("order it again: what was undone is not undone again"));
         }
         if seen.state != "running" {
             break seen;
@@ -163,7 +163,7 @@ pub(super) fn run(args: RulesCorrectArgs) -> Result<Exit, CommandError> {
     };
     if let Some(why) = done.problem {
         return Err(
-            CommandError::new(why).help("order it again: what was taken back is not taken back again")
+            CommandError::new(why).help("order it again: what was undone is not undone again")
         );
     }
     let impact = done.impact.clone().unwrap_or_default();
@@ -173,6 +173,6 @@ pub(super) fn run(args: RulesCorrectArgs) -> Result<Exit, CommandError> {
         show(&impact, &mut out)?;
     }
     out.flush()?;
-    say("taken back");
+    say("undone");
     Ok(if impact.lasting.is_empty() { Exit::Fine } else { Exit::Found })
 }
