@@ -27,7 +27,7 @@ pub(super) struct StatisticsImportArgs {
     /// Add to existing statistics; the same export only once
     #[arg(long)]
     merge: bool,
-    /// For a cluster: only count the keys that differ
+    /// Only count the keys that differ, for a cluster
     #[arg(long, conflicts_with_all = ["merge", "replace"])]
     compare: bool,
     /// With --merge: add exact distinct counts that share values, which then count twice
