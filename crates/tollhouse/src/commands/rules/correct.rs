@@ -162,9 +162,7 @@ pub(super) fn run(args: RulesCorrectArgs) -> Result<Exit, CommandError> {
         std::thread::sleep(LOOK);
     };
     if let Some(why) = done.problem {
-        return Err(
-            CommandError::new(why).help("order it again: what was undone is not undone again")
-        );
+        return Err(CommandError::new(why).help("order it again: what was undone is not undone again"));
     }
     let impact = done.impact.clone().unwrap_or_default();
     if out.is_json() {
