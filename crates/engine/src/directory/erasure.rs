@@ -93,10 +93,6 @@ impl Directory {
     ) -> Result<SnapshotErasure, DirectoryError> {
         let mut done = SnapshotErasure::default();
         for name in self.snapshot_names()? {
-            if is_over() {
-                done.is_ended = true;
-                break;
-            }
             let snapshot = Directory::open(&self.snapshots_path().join(&name));
             let erased = match &snapshot {
                 Ok(snapshot) => {
@@ -104,6 +100,11 @@ impl Directory {
                 }
                 Err(error) => Err(error.to_string()),
             };
+            // Then it has failed for that alone, or is not all that was to be done.
+            if is_over() {
+                done.is_ended = true;
+                break;
+            }
             match erased {
                 Ok(report) if report.statistics.damaged == 0 => done.erased += 1,
                 Ok(_) => done.left.push((name, "files of its ledger are damaged".to_owned())),

@@ -1,8 +1,11 @@
 //! Erasure of one subject's data, and of nobody else's.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use engine::{Directory, Engine, ErasureFailure, ErasureOutcome, ErasureProgress, ErasureReport};
+use engine::{
+    Directory, Engine, ErasureFailure, ErasureOutcome, ErasureProgress, ErasureReport, SnapshotErasure,
+};
 use event::Time;
 use journal::verify;
 use plan::{Config, Overrides, Plan};
@@ -137,6 +140,42 @@ fn one_subject_goes_while_the_engine_runs() {
     assert!(verified.is_sound(), "{verified:?}");
     // No image in any file comes back.
     check(&Engine::open(&directory, plan(&directory)).unwrap());
+}
+
+#[test]
+fn a_subject_goes_from_snapshots_and_not_from_what_they_share_with_the_directory() {
+    let parent = tempfile::tempdir().unwrap();
+    let preset = plan::preset::find("mail").unwrap();
+    let directory = Directory::create(&parent.path().join("data"), &[preset]).unwrap();
+    let (engine, decisions, _) = labelled_mail(&directory);
+    let keys = engine.explain(decisions[0].id).unwrap().keys;
+    let shingles: HashSet<_> = keys.iter().filter(|key| key.kind == "from").map(|key| key.shingle).collect();
+    engine.close().unwrap();
+    drop(engine);
+    let path = directory.snapshots_path().join("copy");
+    directory.snapshot(&path).unwrap();
+    let copy = Directory::open(&path).unwrap();
+    let there = |of: &Directory| of.erase(None, &shingles, true, &|| false).unwrap();
+    let before = there(&directory);
+    assert!(before.records.decisions > 0 && there(&copy) == before, "{before:?}");
+
+    let erase =
+        |is_over: stats::CancellationCheck<'_>| directory.erase_snapshots(&shingles, is_over).unwrap();
+    // Stopped in the middle of it, which is no fault of the snapshot.
+    let asked = AtomicU32::new(0);
+    let ended = erase(&|| asked.fetch_add(1, Ordering::Relaxed) > 0);
+    assert_eq!(ended, SnapshotErasure { is_ended: true, ..SnapshotErasure::default() });
+    let in_use = Engine::open(&copy, plan(&copy)).unwrap();
+    let left = erase(&|| false);
+    assert!(left.erased == 0 && left.left[0].0 == "copy" && left.left[0].1.contains("in use"), "{left:?}");
+    drop(in_use);
+    assert_eq!(erase(&|| false), SnapshotErasure { erased: 1, ..SnapshotErasure::default() });
+    assert_eq!(there(&copy), ErasureReport::default());
+    assert_eq!(there(&directory), before);
+    for of in [&directory, &copy] {
+        let verified = of.verify(None, &mut |_, _, _| ()).unwrap();
+        assert!(verified.journal.is_sound(), "{verified:?}");
+    }
 }
 
 #[test]
