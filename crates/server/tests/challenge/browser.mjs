@@ -18,6 +18,7 @@ import {mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:
 import {createRequire} from 'node:module';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
+import {runCases} from '../browser_cases.mjs';
 
 const {chromium: program, packages, pictures, sites, only} = JSON.parse(process.argv[2]);
 const require = createRequire(join(packages, 'node_modules/x.js'));
@@ -330,20 +331,6 @@ const cases = {
   },
 };
 
-const context = await launch('default');
-const browser = context.browser() ?? (await chromium.launch({executablePath: program, headless: true, args, chromiumSandbox: false}));
-let failed = 0;
-for (const [name, run] of Object.entries(cases)) {
-  if (only && !name.includes(only)) continue;
-  try {
-    await run(browser);
-    console.log(`ok: ${name}`);
-  } catch (error) {
-    failed++;
-    console.log(`failed: ${name}: ${error.stack}`);
-  }
-}
-await context.close();
-await browser.close().catch(() => {});
+const passed = await runCases(cases, () => chromium.launch({executablePath: program, headless: true, args, chromiumSandbox: false}), only);
 rmSync(profile, {recursive: true, force: true, maxRetries: 3});
-process.exit(failed ? 1 : 0);
+process.exit(passed ? 0 : 1);

@@ -10,6 +10,7 @@ import assert from 'node:assert/strict';
 import {mkdirSync, readFileSync} from 'node:fs';
 import {createRequire} from 'node:module';
 import {join} from 'node:path';
+import {runCases} from '../browser_cases.mjs';
 
 const {chromium: program, packages, pictures, open, locked, waved, token, pages, decision, blocked, only} = JSON.parse(process.argv[2]);
 const require = createRequire(join(packages, 'node_modules/x.js'));
@@ -335,31 +336,5 @@ Object.assign(cases, {
   },
 });
 
-// The driver itself waits without an end for what it evaluates in a page, and for a page to close.
-const CASE_WITHIN_SECONDS = 180;
-function within(seconds, work) {
-  let timer;
-  const over = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`it was not over within ${seconds} s`)), seconds * 1000);
-  });
-  return Promise.race([work, over]).finally(() => clearTimeout(timer));
-}
-
-let failed = 0;
 const launch = () => chromium.launch({executablePath: program, headless: true, args, chromiumSandbox: false});
-let browser = await launch();
-for (const [name, run] of Object.entries(cases)) {
-  if (only && !name.includes(only)) continue;
-  try {
-    await within(CASE_WITHIN_SECONDS, run(browser));
-    console.log(`ok: ${name}`);
-  } catch (error) {
-    failed++;
-    console.log(`failed: ${name}: ${error.stack}`);
-    // What is left of the case would go on beside the next one.
-    await within(10, browser.close()).catch(() => {});
-    browser = await launch();
-  }
-}
-await within(10, browser.close()).catch(() => {});
-process.exit(failed ? 1 : 0);
+process.exit(await runCases(cases, launch, only) ? 0 : 1);

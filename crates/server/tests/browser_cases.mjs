@@ -1,0 +1,36 @@
+// Runs cases in a browser, one after the other, and prints a line for each: `ok: NAME`, or `failed: NAME: STACK`.
+//
+//   process.exit(await runCases(cases, () => chromium.launch({…}), only) ? 0 : 1)
+//
+// A case is a function of the browser. `only` leaves out the cases whose names do not contain it.
+
+// The driver itself waits without an end for what it evaluates in a page, and for a page to close.
+const CASE_WITHIN_SECONDS = 180, CLOSE_WITHIN_SECONDS = 10;
+
+function within(seconds, work) {
+  let timer;
+  const over = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`it was not over within ${seconds} s`)), seconds * 1000);
+  });
+  return Promise.race([work, over]).finally(() => clearTimeout(timer));
+}
+const close = browser => within(CLOSE_WITHIN_SECONDS, browser.close()).catch(() => {});
+
+export async function runCases(cases, launch, only) {
+  let browser = await launch(), passed = true;
+  for (const [name, run] of Object.entries(cases)) {
+    if (only && !name.includes(only)) continue;
+    try {
+      await within(CASE_WITHIN_SECONDS, run(browser));
+      console.log(`ok: ${name}`);
+    } catch (error) {
+      passed = false;
+      console.log(`failed: ${name}: ${error.stack}`);
+      // What is left of the case would go on beside the next one.
+      await close(browser);
+      browser = await launch();
+    }
+  }
+  await close(browser);
+  return passed;
+}
