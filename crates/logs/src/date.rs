@@ -99,15 +99,17 @@ pub(crate) struct KnownTime(Option<(DateParts, Time, Option<Time>)>);
 
 impl KnownTime {
     /// Returns the time that parts mean. The zone is one source's, so it is that of the last date.
-    pub(crate) fn of(&mut self, parts: DateParts, context: &DateContext) -> Option<Time> {
-        match self.0 {
+    pub(crate) fn of(&mut self, mut parts: DateParts, context: &DateContext) -> Option<Time> {
+        let fraction = i64::from(std::mem::take(&mut parts.microsecond));
+        let second = match self.0 {
             Some((known, now, time)) if known == parts && now == context.now => time,
             _ => {
                 let time = parts.time(context);
                 self.0 = Some((parts, context.now, time));
                 time
             }
-        }
+        };
+        Some(Time(second?.0.checked_add(fraction)?))
     }
 }
 

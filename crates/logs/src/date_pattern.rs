@@ -89,7 +89,8 @@ fn field(name: &str) -> Option<&'static str> {
         "ExM" => r"(?P<M>[0-5][0-9])",
         "S" => r"(?P<S>6[01]|[0-5]?[0-9])",
         "ExS" => r"(?P<S>6[01]|[0-5][0-9])",
-        "f" => r"(?P<f>[0-9]{1,6})",
+        // Python reads six digits; Go, Java and container runtimes write nine, with the zone behind them.
+        "f" => r"(?P<f>[0-9]{1,9})",
         "p" => r"(?P<p>[aApP][mM])",
         "j" => r"(?P<j>36[0-6]|3[0-5][0-9]|[12][0-9][0-9]|0[1-9][0-9]|00[1-9]|[1-9][0-9]|0[1-9]|[1-9])",
         "w" => r"(?P<w>[0-6])",
@@ -394,7 +395,7 @@ impl DatePattern {
                 'M' => parts.minute = small()?,
                 'S' => parts.second = small()?,
                 'z' | 'Z' => parts.offset = Some(zone_offset(text)?),
-                // Fractions of a second order nothing that is counted.
+                'f' => parts.microsecond = microseconds(text),
                 _ => {}
             }
         }
@@ -423,10 +424,15 @@ fn seconds(text: &str, is_long: bool) -> Option<Time> {
         (true, 13..) => (1000, whole.checked_mul(1000)?),
         _ => (1_000_000, whole.checked_mul(1_000_000)?),
     };
-    let mut micros = 0i64;
-    for index in 0..6 {
-        let digit = fraction.as_bytes().get(index).map_or(0, |digit| i64::from(digit - b'0'));
-        micros = micros * 10 + digit;
-    }
-    Some(Time(whole.checked_add(micros * unit / 1_000_000)?))
+    Some(Time(whole.checked_add(i64::from(microseconds(fraction)) * unit / 1_000_000)?))
+}
+
+/// Reads digits behind a second's point; those after the sixth are less than a microsecond.
+fn microseconds(fraction: &str) -> i32 {
+    // A user's own group may match what is no digit.
+    let digit = |index| match fraction.as_bytes().get(index) {
+        Some(digit @ b'0'..=b'9') => i32::from(digit - b'0'),
+        _ => 0,
+    };
+    (0..6).fold(0, |micros, index| micros * 10 + digit(index))
 }

@@ -138,7 +138,9 @@ fn judge(
         if let Some(time) = label.get("time").and_then(Value::as_str) {
             let civil = jiff::civil::DateTime::strptime("%Y-%m-%dT%H:%M:%S%.f", time).expect(time);
             let expected = civil.to_zoned(context.zone.clone()).expect("zoned").timestamp().as_microsecond();
-            if expected != event.time.0 {
+            // Labels are of whole seconds, as fail2ban's times are.
+            let second = event.time.0 - event.time.0.rem_euclid(1_000_000);
+            if expected != event.time.0 && expected != second {
                 wrong = Err(format!("time {} instead of {}", event.time, Time(expected)));
             }
         }
