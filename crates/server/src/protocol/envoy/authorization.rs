@@ -21,6 +21,7 @@ use crate::core::problem::shown;
 use crate::core::shares::Caller;
 use crate::core::telemetry::RequestTrace;
 use crate::core::trusted_proxies::{address, client};
+use crate::protocol::grpc_transport::RpcFuture;
 use crate::protocol::grpc_transport::proto::envoy::config::core::v3::{
     HeaderValue as ProtoHeader, HeaderValueOption, address,
 };
@@ -42,39 +43,54 @@ use crate::protocol::site_gate::{
 const FORWARD_AUTH: &str = "forward_auth";
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct AuthorizationService {
     pub(super) listener: Arc<ListenerContext<()>>,
     /// The address of who asks; none over a unix socket.
     pub(super) peer: Option<IpAddr>,
 }
 
-#[tonic::async_trait]
 impl Authorization for AuthorizationService {
-    async fn check(&self, request: Request<CheckRequest>) -> Result<tonic::Response<CheckResponse>, Status> {
-        let listener = &self.listener;
-        let started = Instant::now();
-        let trace = listener.node.begin_trace(started, Some(request.metadata().as_ref()), false, self.peer);
-        let work = check(listener, self.peer, request.into_inner());
-        let answered = RequestTrace::bound(trace.clone(), work).await;
-        if let Some(trace) = &trace {
-            let code = answered.as_ref().err().map_or(0, |status| status.code() as i32);
-            trace.finish_rpc(super::NAMES[2], "Check", &listener.plan.name, code);
-        }
-        let word = match &answered {
-            Ok(answer) => result_name(answer),
-            Err(status) => {
-                listener.misused(self.peer, super::response::reason(status), &status.message());
-                super::response::reason(status)
+    fn check<'s, 'f>(
+        &'s self,
+        request: Request<CheckRequest>,
+    ) -> RpcFuture<'f, tonic::Response<CheckResponse>>
+    where
+        's: 'f,
+        Self: 'f,
+    {
+        self.clone().answer(request)
+    }
+}
+
+impl AuthorizationService {
+    fn answer(self, request: Request<CheckRequest>) -> RpcFuture<'static, tonic::Response<CheckResponse>> {
+        Box::pin(async move {
+            let listener = &self.listener;
+            let started = Instant::now();
+            let trace =
+                listener.node.begin_trace(started, Some(request.metadata().as_ref()), false, self.peer);
+            let work = check(listener, self.peer, request.into_inner());
+            let answered = RequestTrace::bound(trace.clone(), work).await;
+            if let Some(trace) = &trace {
+                let code = answered.as_ref().err().map_or(0, |status| status.code() as i32);
+                trace.finish_rpc(super::NAMES[2], "Check", &listener.plan.name, code);
             }
-        };
-        listener.node.metrics.listener_answered(
-            &listener.plan.name,
-            word,
-            started.elapsed(),
-            trace.as_deref(),
-        );
-        answered.map(tonic::Response::new)
+            let word = match &answered {
+                Ok(answer) => result_name(answer),
+                Err(status) => {
+                    listener.misused(self.peer, super::response::reason(status), &status.message());
+                    super::response::reason(status)
+                }
+            };
+            listener.node.metrics.listener_answered(
+                &listener.plan.name,
+                word,
+                started.elapsed(),
+                trace.as_deref(),
+            );
+            answered.map(tonic::Response::new)
+        })
     }
 }
 

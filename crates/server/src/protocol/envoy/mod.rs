@@ -34,7 +34,7 @@ use crate::protocol::grpc_transport::proto::envoy::service::ratelimit::v3::rate_
 use crate::protocol::grpc_transport::proto::envoy::service::ratelimit::v3::{
     RateLimitRequest, RateLimitResponse,
 };
-use crate::protocol::grpc_transport::{GrpcConnectionSettings, serve};
+use crate::protocol::grpc_transport::{GrpcConnectionSettings, RpcFuture, serve};
 
 /// Largest request.
 const REQUEST_BYTES_MAX: usize = 256 << 10;
@@ -75,7 +75,7 @@ pub(crate) async fn converse(
     serve(stream, Routes::new(limits).add_service(authorization), connection, &listener, stop).await;
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct EnvoyService {
     listener: Arc<ListenerContext<()>>,
     caller: Caller,
@@ -83,36 +83,47 @@ struct EnvoyService {
     peer: Option<IpAddr>,
 }
 
-#[tonic::async_trait]
 impl RateLimitService for EnvoyService {
-    async fn should_rate_limit(
-        &self,
+    fn should_rate_limit<'s, 'f>(
+        &'s self,
         request: Request<RateLimitRequest>,
-    ) -> Result<Response<RateLimitResponse>, Status> {
-        let EnvoyService { listener, caller, peer } = self;
-        let started = Instant::now();
-        let trace = listener.node.begin_trace(started, Some(request.metadata().as_ref()), false, *peer);
-        let work = should_rate_limit(listener, *caller, request.into_inner());
-        let answered = RequestTrace::bound(trace.clone(), work).await;
-        if let Some(trace) = &trace {
-            let code = answered.as_ref().err().map_or(0, |status| status.code() as i32);
-            trace.finish_rpc(NAMES[0], "ShouldRateLimit", &listener.plan.name, code);
-        }
-        let word = match &answered {
-            Ok(answer) => response::result_name(answer),
-            Err(status) => {
-                let reason = response::reason(status);
-                listener.node.metrics.listener_failure(&listener.plan.name, reason);
-                reason
+    ) -> RpcFuture<'f, Response<RateLimitResponse>>
+    where
+        's: 'f,
+        Self: 'f,
+    {
+        self.clone().answer(request)
+    }
+}
+
+impl EnvoyService {
+    fn answer(self, request: Request<RateLimitRequest>) -> RpcFuture<'static, Response<RateLimitResponse>> {
+        Box::pin(async move {
+            let EnvoyService { listener, caller, peer } = self;
+            let started = Instant::now();
+            let trace = listener.node.begin_trace(started, Some(request.metadata().as_ref()), false, peer);
+            let work = should_rate_limit(&listener, caller, request.into_inner());
+            let answered = RequestTrace::bound(trace.clone(), work).await;
+            if let Some(trace) = &trace {
+                let code = answered.as_ref().err().map_or(0, |status| status.code() as i32);
+                trace.finish_rpc(NAMES[0], "ShouldRateLimit", &listener.plan.name, code);
             }
-        };
-        listener.node.metrics.listener_answered(
-            &listener.plan.name,
-            word,
-            started.elapsed(),
-            trace.as_deref(),
-        );
-        answered.map(Response::new)
+            let word = match &answered {
+                Ok(answer) => response::result_name(answer),
+                Err(status) => {
+                    let reason = response::reason(status);
+                    listener.node.metrics.listener_failure(&listener.plan.name, reason);
+                    reason
+                }
+            };
+            listener.node.metrics.listener_answered(
+                &listener.plan.name,
+                word,
+                started.elapsed(),
+                trace.as_deref(),
+            );
+            answered.map(Response::new)
+        })
     }
 }
 

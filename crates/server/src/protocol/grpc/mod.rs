@@ -37,7 +37,7 @@ use crate::protocol::grpc_transport::proto::tollhouse::batch::v1::batch_service_
     BatchService, BatchServiceServer,
 };
 use crate::protocol::grpc_transport::proto::tollhouse::batch::v1::{BatchRequest, BatchResponse};
-use crate::protocol::grpc_transport::{GrpcConnectionSettings, serve};
+use crate::protocol::grpc_transport::{GrpcConnectionSettings, RpcFuture, serve};
 use crate::protocol::input::{self, BodyFormat, DurabilityParam};
 
 /// Streams of one connection at once; others wait at the client.
@@ -84,6 +84,7 @@ pub(crate) async fn converse(
 /// The scope that a token needs for a stream of batches.
 const SCOPE: AccessScope = AccessScope::Decide;
 
+#[derive(Clone)]
 struct BatchHandler {
     listener: Arc<BatchStreamContext>,
     client: Option<IpAddr>,
@@ -92,23 +93,30 @@ struct BatchHandler {
 
 type BatchResponseStream = Pin<Box<dyn Streamed<Item = Result<BatchResponse, Status>> + Send>>;
 
-#[tonic::async_trait]
 impl BatchService for BatchHandler {
     type ObserveStream = BatchResponseStream;
     type DecideStream = BatchResponseStream;
 
-    async fn observe(
-        &self,
+    fn observe<'s, 'f>(
+        &'s self,
         request: Request<Streaming<BatchRequest>>,
-    ) -> Result<Response<BatchResponseStream>, Status> {
-        self.answer(request, BatchOperation::Observe).await
+    ) -> RpcFuture<'f, Response<BatchResponseStream>>
+    where
+        's: 'f,
+        Self: 'f,
+    {
+        self.clone().begin(request, BatchOperation::Observe)
     }
 
-    async fn decide(
-        &self,
+    fn decide<'s, 'f>(
+        &'s self,
         request: Request<Streaming<BatchRequest>>,
-    ) -> Result<Response<BatchResponseStream>, Status> {
-        self.answer(request, BatchOperation::Decide).await
+    ) -> RpcFuture<'f, Response<BatchResponseStream>>
+    where
+        's: 'f,
+        Self: 'f,
+    {
+        self.clone().begin(request, BatchOperation::Decide)
     }
 }
 
@@ -125,6 +133,14 @@ impl BatchHandler {
             listener.node.unscoped(&listener.plan.name, grant.name(), self.client);
         }
         checked.map(|()| grant)
+    }
+
+    fn begin(
+        self,
+        request: Request<Streaming<BatchRequest>>,
+        asked: BatchOperation,
+    ) -> RpcFuture<'static, Response<BatchResponseStream>> {
+        Box::pin(async move { self.answer(request, asked).await })
     }
 
     async fn answer(

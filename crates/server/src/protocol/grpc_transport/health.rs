@@ -1,5 +1,6 @@
 //! gRPC's health service (`grpc.health.v1`): whether the node takes requests.
 
+use std::future::ready;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +10,14 @@ use tonic::{Request, Response, Status};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse, health_server};
 
+use super::RpcFuture;
 use crate::core::node::Node;
 
 /// Time between two looks for who watches.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The health of a listener's services.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct HealthService {
     pub(crate) node: Arc<Node>,
     /// Names by which services are asked for; the empty one, all of the server, is known without.
@@ -33,24 +35,37 @@ fn status(node: &Node) -> ServingStatus {
     if node.unready().is_some() { ServingStatus::NotServing } else { ServingStatus::Serving }
 }
 
-#[tonic::async_trait]
+type HealthStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
+
 impl health_server::Health for HealthService {
-    async fn check(
-        &self,
+    fn check<'s, 'f>(
+        &'s self,
         request: Request<HealthCheckRequest>,
-    ) -> Result<Response<HealthCheckResponse>, Status> {
-        self.knows(&request.get_ref().service)?;
-        Ok(Response::new(HealthCheckResponse { status: status(&self.node).into() }))
+    ) -> RpcFuture<'f, Response<HealthCheckResponse>>
+    where
+        's: 'f,
+        Self: 'f,
+    {
+        let known = self.knows(&request.get_ref().service);
+        let status = status(&self.node).into();
+        Box::pin(ready(known.map(|()| Response::new(HealthCheckResponse { status }))))
     }
 
-    type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
+    type WatchStream = HealthStream;
 
+    fn watch<'s, 'f>(&'s self, request: Request<HealthCheckRequest>) -> RpcFuture<'f, Response<HealthStream>>
+    where
+        's: 'f,
+        Self: 'f,
+    {
+        let watched = self.knows(&request.get_ref().service).map(|()| Response::new(self.changes()));
+        Box::pin(ready(watched))
+    }
+}
+
+impl HealthService {
     /// Tells the status, and each change of it, until the node ends.
-    async fn watch(
-        &self,
-        request: Request<HealthCheckRequest>,
-    ) -> Result<Response<Self::WatchStream>, Status> {
-        self.knows(&request.get_ref().service)?;
+    fn changes(&self) -> HealthStream {
         let node = Arc::clone(&self.node);
         let changes = futures_util::stream::unfold((node, None), |(node, last)| async move {
             loop {
@@ -65,6 +80,6 @@ impl health_server::Health for HealthService {
                 tokio::time::sleep(LOOK).await;
             }
         });
-        Ok(Response::new(Box::pin(changes)))
+        Box::pin(changes)
     }
 }

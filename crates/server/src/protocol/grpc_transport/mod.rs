@@ -3,6 +3,7 @@
 mod health;
 mod intake;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use hyper::server::conn::http2;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tonic::Status;
 use tonic::service::Routes;
 use tonic_health::pb::health_server::HealthServer;
 
@@ -30,6 +32,13 @@ pub mod proto {
 const HEAD_BYTES_MAX: u32 = 16 << 10;
 /// Time between two looks whether a silent client is still there.
 const ALIVE: Duration = Duration::from_secs(60);
+
+/// The answer to a call, boxed.
+///
+/// Services write out the signatures that `async_trait` makes, and box futures of functions without lifetimes. A future of
+/// the macro's holds `&self`, and has lifetimes in scope: that it may be sent is then worked out anew, for each method, of
+/// every type of the node, which was most of the time in which this crate was checked.
+pub(crate) type RpcFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send + 'a>>;
 
 /// The settings for what a connection may do.
 pub(crate) struct GrpcConnectionSettings {
