@@ -2,14 +2,11 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use event::{Span, Time};
 use futures_util::{StreamExt, TryStreamExt};
-use journal::{ClosedSegment, Journal, SplitSegment};
-use tokio::sync::Notify;
+use journal::{ClosedSegment, FollowerStop, FollowerThreads, Journal, SplitSegment, retry_pause};
 
 use crate::bucket::{AT_ONCE, ObjectBucket, ObjectError};
 use crate::layout;
@@ -45,44 +42,7 @@ type FaultReport = Box<dyn Fn(Option<String>) + Send>;
 /// The thread that uploads. It ends when this value is dropped.
 #[derive(Debug)]
 pub struct Uploader {
-    stop: Arc<StopSignal>,
-    thread: Option<JoinHandle<()>>,
-}
-
-#[derive(Debug, Default)]
-struct StopSignal {
-    is_stopped: AtomicBool,
-    /// One more pass is made, and no further one.
-    is_ending: AtomicBool,
-    notify: Notify,
-}
-
-impl StopSignal {
-    fn is_raised(&self) -> bool {
-        self.is_stopped.load(Ordering::Acquire)
-    }
-
-    fn is_ending(&self) -> bool {
-        self.is_ending.load(Ordering::Acquire)
-    }
-
-    async fn raised(&self) {
-        loop {
-            let notified = self.notify.notified();
-            if self.is_raised() {
-                return;
-            }
-            notified.await;
-        }
-    }
-
-    /// Ends when the thread is to end, now or soon.
-    async fn any(&self) {
-        let notified = self.notify.notified();
-        if !self.is_raised() && !self.is_ending() {
-            notified.await;
-        }
-    }
+    threads: FollowerThreads,
 }
 
 impl Uploader {
@@ -98,46 +58,28 @@ impl Uploader {
         report: impl Fn(Option<String>) + Send + 'static,
     ) -> Result<Uploader, ObjectError> {
         journal.keep_for_upload();
-        let stop = Arc::new(StopSignal::default());
+        let mut threads = FollowerThreads::default();
         let mut work = UploadWork {
             journal,
             bucket,
             settings,
             now: Box::new(now),
             report: Box::new(report),
-            stop: Arc::clone(&stop),
+            stop: threads.stop(),
             versions: HashSet::new(),
             failures: 0,
             expired: None,
         };
-        let thread = std::thread::Builder::new().name("upload".to_owned()).spawn(move || work.run());
-        let thread =
-            thread.map_err(|error| ObjectError::Io { what: "a thread for uploads".to_owned(), error })?;
-        Ok(Uploader { stop, thread: Some(thread) })
+        threads
+            .spawn("upload", move || work.run())
+            .map_err(|error| ObjectError::Io { what: "a thread for uploads".to_owned(), error })?;
+        Ok(Uploader { threads })
     }
-}
 
-impl Uploader {
     /// Uploads what is left of a journal that was closed, as far as that takes no longer than this, and ends. The rest is
     /// uploaded after the next start.
     pub fn finish(self, within: Duration) {
-        self.stop.is_ending.store(true, Ordering::Release);
-        self.stop.notify.notify_waiters();
-        let end = Instant::now() + within;
-        while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-}
-
-impl Drop for Uploader {
-    fn drop(&mut self) {
-        self.stop.is_stopped.store(true, Ordering::Release);
-        self.stop.notify.notify_waiters();
-        if let Some(thread) = self.thread.take() {
-            // One that panicked has nothing more to do.
-            let _ = thread.join();
-        }
+        self.threads.finish(within);
     }
 }
 
@@ -147,7 +89,7 @@ struct UploadWork {
     settings: UploadSettings,
     now: TimeSource,
     report: FaultReport,
-    stop: Arc<StopSignal>,
+    stop: Arc<FollowerStop>,
     /// Versions that are known to be there.
     versions: HashSet<String>,
     /// Failures in a row.
@@ -187,7 +129,7 @@ impl UploadWork {
     fn failed(&mut self, error: &ObjectError) -> Duration {
         self.journal.note_failed_upload();
         self.failures = self.failures.saturating_add(1);
-        let pause = PAUSE.saturating_mul(1 << (self.failures - 1).min(16)).min(PAUSE_MAX);
+        let pause = retry_pause(self.failures.into(), PAUSE, PAUSE_MAX);
         if self.failures == 1 {
             tracing::warn!(%error, "a segment cannot be uploaded: it is tried again");
         }

@@ -15,16 +15,15 @@ mod message;
 mod nats;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::{Engine, SinkStatus};
-use journal::{Journal, JournalPosition, JournalTail, Record, RecordId};
+use journal::{
+    FollowerStop, FollowerThreads, Journal, JournalPosition, JournalTail, Record, RecordId, retry_pause,
+};
 use plan::SinkTarget;
 use server::Clock;
 use tokio::runtime::Builder;
-use tokio::sync::Notify;
 
 use self::message::SinkMessage;
 use crate::brokers::nats::NatsConnection;
@@ -43,47 +42,9 @@ const MESSAGE_BYTES_MAX: usize = 900_000;
 /// The longest that a server which ends sends what is left.
 pub(crate) const FINISH_WITHIN: Duration = Duration::from_secs(10);
 
-/// The threads that send.
-pub(crate) struct SinkThreads {
-    stop: Arc<StopSignal>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-#[derive(Debug, Default)]
-struct StopSignal {
-    is_stopped: AtomicBool,
-    /// The rest of the journal is sent, and no more.
-    is_ending: AtomicBool,
-    notify: Notify,
-}
-
-impl StopSignal {
-    fn is_raised(&self) -> bool {
-        self.is_stopped.load(Ordering::Acquire)
-    }
-
-    async fn raised(&self) {
-        loop {
-            let notified = self.notify.notified();
-            if self.is_raised() {
-                return;
-            }
-            notified.await;
-        }
-    }
-
-    /// Waits, unless the thread is to end, now or soon.
-    async fn pause(&self, pause: Duration) {
-        let notified = self.notify.notified();
-        if !self.is_raised() && !self.is_ending.load(Ordering::Acquire) {
-            let _ = tokio::time::timeout(pause, notified).await;
-        }
-    }
-}
-
 /// Begins to send, to all sinks that are configured. The brokers need not be there; the files that settings name do.
-pub(crate) fn start(engine: &Arc<Engine>, clock: &Clock) -> Result<SinkThreads, CommandError> {
-    let mut sinks = SinkThreads { stop: Arc::default(), threads: Vec::new() };
+pub(crate) fn start(engine: &Arc<Engine>, clock: &Clock) -> Result<FollowerThreads, CommandError> {
+    let mut sinks = FollowerThreads::default();
     let Some(journal) = engine.shared_journal() else { return Ok(sinks) };
     for status in engine.sinks().statuses() {
         let name = &status.plan.name;
@@ -110,40 +71,15 @@ pub(crate) fn start(engine: &Arc<Engine>, clock: &Clock) -> Result<SinkThreads, 
             journal: Arc::clone(&journal),
             status: Arc::clone(status),
             clock: clock.clone(),
-            stop: Arc::clone(&sinks.stop),
+            stop: sinks.stop(),
             tail: JournalTail::from(position),
             target,
             open: None,
             waiting: 0,
         };
-        let thread = std::thread::Builder::new().name("sink".to_owned()).spawn(move || sender.run());
-        sinks.threads.push(thread.map_err(|error| failed(error.to_string()))?);
+        sinks.spawn("sink", move || sender.run()).map_err(|error| failed(error.to_string()))?;
     }
     Ok(sinks)
-}
-
-impl SinkThreads {
-    /// Sends what is left in a journal that was closed, as far as that takes no longer than this, and ends. The rest is sent
-    /// after the next start.
-    pub(crate) fn finish(self, within: Duration) {
-        self.stop.is_ending.store(true, Ordering::Release);
-        self.stop.notify.notify_waiters();
-        let end = Instant::now() + within;
-        while self.threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-}
-
-impl Drop for SinkThreads {
-    fn drop(&mut self) {
-        self.stop.is_stopped.store(true, Ordering::Release);
-        self.stop.notify.notify_waiters();
-        for thread in self.threads.drain(..) {
-            // One that panicked has nothing more to do.
-            let _ = thread.join();
-        }
-    }
 }
 
 /// All that is needed to connect to a sink's broker.
@@ -240,7 +176,7 @@ struct SinkSender {
     journal: Arc<Journal>,
     status: Arc<SinkStatus>,
     clock: Clock,
-    stop: Arc<StopSignal>,
+    stop: Arc<FollowerStop>,
     tail: JournalTail,
     target: SinkConnector,
     open: Option<OpenSink>,
@@ -263,12 +199,12 @@ impl SinkSender {
     /// Sends what comes, until the end.
     async fn send_all(&mut self) -> Result<(), SinkStop> {
         while !self.stop.is_raised() {
-            let is_last = self.stop.is_ending.load(Ordering::Acquire);
+            let is_last = self.stop.is_ending();
             let batch = match self.tail.next_batch(&self.journal) {
                 Ok(batch) => batch,
                 Err(error) => {
                     let pause = self.failed(&error.to_string());
-                    self.stop.pause(pause).await;
+                    self.pause(pause).await;
                     if is_last {
                         break;
                     }
@@ -280,7 +216,7 @@ impl SinkSender {
                 if is_last {
                     break;
                 }
-                self.stop.pause(LOOK).await;
+                self.pause(LOOK).await;
                 continue;
             };
             self.send_batch(&batch.records, batch.position).await?;
@@ -373,11 +309,16 @@ impl SinkSender {
         }
     }
 
+    /// Waits, unless the thread is to end, now or soon.
+    async fn pause(&self, pause: Duration) {
+        let _ = tokio::time::timeout(pause, self.stop.any()).await;
+    }
+
     /// Waits after a failure; nothing is tried again by a process that is to end.
     async fn wait_after(&self, why: &str) -> Result<(), SinkStop> {
         let pause = self.failed(why);
-        self.stop.pause(pause).await;
-        let is_over = self.stop.is_raised() || self.stop.is_ending.load(Ordering::Acquire);
+        self.pause(pause).await;
+        let is_over = self.stop.is_raised() || self.stop.is_ending();
         if is_over { Err(SinkStop) } else { Ok(()) }
     }
 
@@ -389,7 +330,6 @@ impl SinkSender {
             tracing::warn!(sink = self.status.plan.name, "{why}; it is tried again");
         }
         self.engine.tell_of_sinks();
-        let doublings = u32::try_from(failures - 1).unwrap_or(u32::MAX).min(16);
-        PAUSE.saturating_mul(1 << doublings).min(PAUSE_MAX)
+        retry_pause(failures, PAUSE, PAUSE_MAX)
     }
 }
