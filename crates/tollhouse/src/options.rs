@@ -35,17 +35,34 @@ pub(crate) struct EngineOptions {
     pub(crate) set: Vec<SettingOverride>,
 }
 
+/// The token and the certificates with which a server is asked.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct CredentialOptions {
+    /// Bearer token for the server
+    #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    token: Option<String>,
+    #[command(flatten)]
+    trust: TrustOptions,
+}
+
+impl CredentialOptions {
+    /// Returns a client of the server at an address.
+    ///
+    /// # Errors
+    /// If the address is none, or a file of authorities or certificates cannot be used.
+    pub(crate) fn client(&self, url: &str) -> Result<ApiClient, CommandError> {
+        ApiClient::new(url, self.token.as_deref(), &self.trust)
+    }
+}
+
 /// The server to ask.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ServerOptions {
     /// Server to ask instead of the data directory, such as http://127.0.0.1:8377
     #[arg(long, value_name = "URL", conflicts_with_all = ["data", "config", "set"])]
     pub(crate) server: Option<String>,
-    /// Bearer token for the server
-    #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
-    pub(crate) token: Option<String>,
     #[command(flatten)]
-    pub(crate) trust: TrustOptions,
+    pub(crate) credentials: CredentialOptions,
 }
 
 /// The server that a command works on, where there is no other way.
@@ -54,11 +71,8 @@ pub(crate) struct TargetServerOptions {
     /// Server, such as http://127.0.0.1:8377
     #[arg(long, value_name = "URL")]
     server: String,
-    /// Bearer token for the server
-    #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
-    token: Option<String>,
     #[command(flatten)]
-    trust: TrustOptions,
+    credentials: CredentialOptions,
     #[command(flatten)]
     pub(crate) json: JsonOption,
 }
@@ -69,7 +83,27 @@ impl TargetServerOptions {
     /// # Errors
     /// If the address is none, or a file of authorities or certificates cannot be used.
     pub(crate) fn client(&self) -> Result<ApiClient, CommandError> {
-        ApiClient::new(&self.server, self.token.as_deref(), &self.trust)
+        self.credentials.client(&self.server)
+    }
+}
+
+/// The server to ask, of which there is one on this machine unless another is named.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct NearServerOptions {
+    /// Server to ask
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8377")]
+    server: String,
+    #[command(flatten)]
+    credentials: CredentialOptions,
+}
+
+impl NearServerOptions {
+    /// Returns a client of the server.
+    ///
+    /// # Errors
+    /// If the address is none, or a file of authorities or certificates cannot be used.
+    pub(crate) fn client(&self) -> Result<ApiClient, CommandError> {
+        self.credentials.client(&self.server)
     }
 }
 
@@ -268,7 +302,7 @@ fn open_directory(path: Option<PathBuf>) -> Result<Directory, CommandError> {
 impl ServerOptions {
     /// The server, if one is named.
     pub(crate) fn client(&self) -> Result<Option<ApiClient>, CommandError> {
-        self.server.as_deref().map(|url| ApiClient::new(url, self.token.as_deref(), &self.trust)).transpose()
+        self.server.as_deref().map(|url| self.credentials.client(url)).transpose()
     }
 }
 

@@ -2,11 +2,9 @@
 
 use server::api::NodeJson;
 
-use crate::client::ApiClient;
 use crate::console::{BOLD, DIM, Output, PLAIN, TableCell, TextTable};
 use crate::exit::{CommandError, Exit};
-use crate::options::JsonOption;
-use crate::trust::TrustOptions;
+use crate::options::{JsonOption, NearServerOptions};
 
 /// Show the nodes that share statistics, and their versions
 #[derive(clap::Args)]
@@ -23,14 +21,8 @@ shared. Exit code 1: a node is away, takes no requests, or runs another version.
 pub(crate) struct NodesArgs {
     #[command(subcommand)]
     command: Option<NodesCommand>,
-    /// Server to ask
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8377")]
-    server: String,
-    /// Bearer token for the server
-    #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
-    token: Option<String>,
     #[command(flatten)]
-    trust: TrustOptions,
+    server: NearServerOptions,
     #[command(flatten)]
     json: JsonOption,
 }
@@ -53,21 +45,15 @@ pub(crate) struct NodesForgetArgs {
     /// Node number
     #[arg(value_name = "NUMBER")]
     number: u16,
-    /// Server to ask
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8377")]
-    server: String,
-    /// Bearer token for the server
-    #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
-    token: Option<String>,
     #[command(flatten)]
-    trust: TrustOptions,
+    server: NearServerOptions,
     #[command(flatten)]
     json: JsonOption,
 }
 
 fn forget(args: NodesForgetArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
-    let client = ApiClient::new(&args.server, args.token.as_deref(), &args.trust)?;
+    let client = args.server.client()?;
     let nodes = client.forget_node(args.number)?.nodes;
     if out.is_json() {
         nodes.iter().try_for_each(|node| out.json(node))?;
@@ -83,7 +69,7 @@ pub(crate) fn run(args: NodesArgs) -> Result<Exit, CommandError> {
         return forget(args);
     }
     let mut out = Output::new(args.json.json);
-    let nodes = ApiClient::new(&args.server, args.token.as_deref(), &args.trust)?.nodes()?.nodes;
+    let nodes = args.server.client()?.nodes()?.nodes;
     let odd = odd_pipelines(&nodes);
     let is_fine = odd.is_empty() && nodes.iter().all(|node| ["here", "ready"].contains(&node.state.as_str()));
     if out.is_json() {

@@ -2,11 +2,9 @@
 
 use server::api::NotificationJson;
 
-use crate::client::ApiClient;
 use crate::console::{BOLD, DIM, Output, PLAIN, TableCell, TextTable, printable};
 use crate::exit::{CommandError, Exit};
-use crate::options::JsonOption;
-use crate::trust::TrustOptions;
+use crate::options::{JsonOption, NearServerOptions};
 
 /// Show a server's notification targets, and send tests
 #[derive(clap::Args)]
@@ -21,14 +19,8 @@ Exit code 1: a target takes nothing.")]
 pub(crate) struct NotifyArgs {
     #[command(subcommand)]
     command: Option<NotifyCommand>,
-    /// Server to ask
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8377")]
-    server: String,
-    /// Bearer token for the server
-    #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
-    token: Option<String>,
     #[command(flatten)]
-    trust: TrustOptions,
+    server: NearServerOptions,
     #[command(flatten)]
     json: JsonOption,
 }
@@ -50,21 +42,15 @@ pub(crate) struct NotifyTestArgs {
     /// Target name
     #[arg(value_name = "NAME")]
     name: String,
-    /// Server to ask
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8377")]
-    server: String,
-    /// Bearer token for the server
-    #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
-    token: Option<String>,
     #[command(flatten)]
-    trust: TrustOptions,
+    server: NearServerOptions,
     #[command(flatten)]
     json: JsonOption,
 }
 
 fn test(args: &NotifyTestArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
-    let client = ApiClient::new(&args.server, args.token.as_deref(), &args.trust)?;
+    let client = args.server.client()?;
     let tested = client.test_notification(&args.name)?;
     if out.is_json() {
         out.json(&tested)?;
@@ -85,7 +71,7 @@ pub(crate) fn run(args: NotifyArgs) -> Result<Exit, CommandError> {
         return test(args);
     }
     let mut out = Output::new(args.json.json);
-    let client = ApiClient::new(&args.server, args.token.as_deref(), &args.trust)?;
+    let client = args.server.client()?;
     let places: Vec<NotificationJson> = client.notifications()?.notifications;
     if out.is_json() {
         places.iter().try_for_each(|place| out.json(place))?;

@@ -4,11 +4,9 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::client::ApiClient;
 use crate::console::{Output, say};
 use crate::exit::{CommandError, Exit};
-use crate::options::{DataOption, JsonOption, stopped};
-use crate::trust::TrustOptions;
+use crate::options::{CredentialOptions, DataOption, JsonOption, stopped};
 
 /// Copy a data directory consistently, with or without a server on it
 #[derive(clap::Args)]
@@ -29,11 +27,8 @@ pub(crate) struct SnapshotArgs {
     /// Server to make it, such as http://127.0.0.1:8377
     #[arg(long, value_name = "URL", conflicts_with_all = ["data", "target"])]
     server: Option<String>,
-    /// Bearer token for the server
-    #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
-    token: Option<String>,
     #[command(flatten)]
-    trust: TrustOptions,
+    credentials: CredentialOptions,
     #[command(flatten)]
     json: JsonOption,
 }
@@ -46,8 +41,7 @@ struct SnapshotLine<'a> {
 
 pub(crate) fn run(args: SnapshotArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
-    let client = |url| ApiClient::new(url, args.token.as_deref(), &args.trust);
-    let server = args.server.as_deref().map(client).transpose()?;
+    let server = args.server.as_deref().map(|url| args.credentials.client(url)).transpose()?;
     let name = match (server, &args.target) {
         (Some(client), _) => client.snapshot()?.name,
         (None, target) => {

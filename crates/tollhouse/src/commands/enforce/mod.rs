@@ -25,7 +25,7 @@ use crate::clock::now;
 use crate::console::{Output, say};
 use crate::exit::{CommandError, Exit};
 use crate::interrupt::Interrupt;
-use crate::trust::TrustOptions;
+use crate::options::NearServerOptions;
 use command::{CommandOptions, CommandTarget};
 use ipset::{IpsetOptions, IpsetTarget};
 use map_file::{MapFileOptions, MapFileTarget};
@@ -128,14 +128,8 @@ struct EnforceCommandArgs {
 /// The bans that are enforced, and when.
 #[derive(Clone, Debug, clap::Args)]
 struct EnforceOptions {
-    /// Server to ask
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8377")]
-    server: String,
-    /// Bearer token for the server
-    #[arg(long, env = "TOLLHOUSE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
-    token: Option<String>,
     #[command(flatten)]
-    trust: TrustOptions,
+    server: NearServerOptions,
     /// Only labels with this `decision`
     #[arg(long = "type", value_name = "DECISION", default_value = "ban")]
     decision: String,
@@ -220,7 +214,7 @@ fn enforce(
     let mut id = [0; 8];
     getrandom::fill(&mut id).map_err(CommandError::new)?;
     let mut enforcer = Enforcer {
-        client: ApiClient::new(&options.server, options.token.as_deref(), &options.trust)?,
+        client: options.server.client()?,
         // The server knows by the name of the program how far it has read.
         agent: format!("tollhouse-enforce/{}", HEXLOWER.encode(&id)),
         options,
