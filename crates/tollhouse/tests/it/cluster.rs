@@ -158,6 +158,47 @@ fn a_subject_is_erased_in_a_cluster() {
     assert_eq!([&again["keys"], &again["decisions"]], [&Value::from(0), &Value::from(0)]);
 }
 
+#[test]
+fn all_nodes_of_a_cluster_erase_what_they_decided() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let address = cluster.servers[0].address();
+    let (first, one) = node(&address, None);
+    let (_second, two) = node(&address, Some(&first));
+    let (third, three) = node(&address, Some(&first));
+    wait_for_states(&one, &["here", "ready", "ready"]);
+    wait_for_states(&two, &["ready", "here", "ready"]);
+    let decide = |server: &Server, line: usize| {
+        let lines = log(line..line + 1);
+        let (status, text) = call(server, "/v1/decide?durability=sync", Some(("text/plain", &lines)));
+        assert_eq!(status, 200, "{text}");
+        json(&text)["id"].as_str().unwrap().to_owned()
+    };
+    // The second line is of 192.0.2.1, and the first of somebody else.
+    let erased = [&one, &two, &three].map(|server| decide(server, 1));
+    let kept = [&one, &two].map(|server| decide(server, 0));
+    assert_eq!(three.end(Signal::KILL), None);
+
+    let order = ["erase", "--json", "--key", "ip=192.0.2.1", "--server", &one.url];
+    let done = run(order, "").expect(1).json().remove(0);
+    let reported = |name: &str| done[name].as_array().map_or(0, Vec::len);
+    assert_eq!([reported("asked"), reported("missing")], [1, 1], "the third node is gone: {done}");
+    assert_eq!(done["decisions"], 1, "{done}");
+    // What another node decided goes when that node has come to it; the proof is in its own log.
+    let is_there = |server: &Server, id: &str| call(server, &format!("/v1/decisions/{id}"), None).0 == 200;
+    let proof = ["audit", "--action", "erase.done", "--json", "--server", &two.url];
+    wait_until("the second node's proof", || !run(proof, "").expect(0).json().is_empty());
+    for server in [&one, &two] {
+        assert_eq!([0, 1].map(|at| is_there(server, &erased[at])), [false, false]);
+        assert_eq!([0, 1].map(|at| is_there(server, &kept[at])), [true, true]);
+    }
+
+    // The third one comes back at another address, and is asked as soon as others know that.
+    let three = Server::start(&third.path(), &[]);
+    assert!(is_there(&three, &erased[2]));
+    wait_until("an order that misses no node", || run(order, "").code == 0);
+    wait_until("the erasure of the node that came back", || !is_there(&three, &erased[2]));
+}
+
 /// Exports into a file that is not there yet.
 fn export(data: &Path, file: &str) -> String {
     fs::remove_file(file).unwrap();
