@@ -25,7 +25,8 @@ fuzz_target!(|bytes: &[u8]| {
     };
     log.append([entry.clone()]).unwrap();
     log.sync().unwrap();
-    let query = AuditQuery { action: Some("fuzz.written".to_owned()), limit: usize::MAX, ..AuditQuery::default() };
+    let query =
+        AuditQuery { action: Some("fuzz.written".to_owned()), limit: usize::MAX, ..AuditQuery::default() };
     let written = read(&device, &query, &|| true).unwrap().records;
     assert!(written.iter().any(|record| record.entry == entry));
     let after = verify(&device, None).unwrap();

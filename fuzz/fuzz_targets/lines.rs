@@ -20,14 +20,17 @@ fuzz_target!(|raw: &[u8]| {
     let mut last = LastDate::default();
     for line in text.lines() {
         if let Some(found) = DATES.find(line, &context, &mut last) {
-            assert!(found.start <= found.taken.0 && found.taken.0 <= found.taken.1 && found.taken.1 <= line.len());
+            assert!(
+                found.start <= found.taken.0 && found.taken.0 <= found.taken.1 && found.taken.1 <= line.len()
+            );
             assert!(line.get(found.taken.0..found.taken.1).is_some());
         }
         let _ = envelope::syslog(line, &DATES, &context, &mut last);
         assert!(logfmt::pairs(line).len() <= logfmt::PAIRS_MAX);
     }
     for name in LogEnvelope::NAMES {
-        let patterns = ["^(?P<mlfid>\\S+) (?:from <HOST>|user <F-USER>.*</F-USER>$)", "(?<!not )denied <F-ID/>"];
+        let patterns =
+            ["^(?P<mlfid>\\S+) (?:from <HOST>|user <F-USER>.*</F-USER>$)", "(?<!not )denied <F-ID/>"];
         let settings = LogSettings {
             patterns: LogPatterns {
                 patterns: patterns.map(str::to_owned).into(),

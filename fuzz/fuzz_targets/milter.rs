@@ -8,7 +8,8 @@ use server::protocol::milter::session::{MilterSession, MilterStep, WaitedEnvelop
 
 /// The outcome of the bytes, fed in pieces: the steps and the messages that were kept.
 fn played(bytes: &[u8], piece: usize) -> (Vec<String>, Vec<u8>) {
-    let (mut decoder, mut session) = (MilterDecoder::default(), MilterSession::new(u32::MAX, WaitedEnvelope::default()));
+    let (mut decoder, mut session) =
+        (MilterDecoder::default(), MilterSession::new(u32::MAX, WaitedEnvelope::default()));
     let (mut steps, mut kept) = (Vec::new(), Vec::new());
     for piece in bytes.chunks(piece) {
         decoder.feed(piece);

@@ -68,7 +68,7 @@ fuzz_target!(|text: &str| {
             when: first.to_owned(),
             score: index as f64 - 1.0,
             mode: [Mode::Enforce, Mode::Shadow, Mode::Off][index % 3],
-            group: (index % 2 == 0).then(|| "g".to_owned()),
+            group: index.is_multiple_of(2).then(|| "g".to_owned()),
             effects: if second.is_empty() { Vec::new() } else { vec![second.to_owned()] },
             ..RuleSource::default()
         });

@@ -4,7 +4,8 @@
 use event::{Span, Time};
 use gate::robot::published_networks;
 use gate::signature::{
-    FieldSource, KeyDirectory, SignaturePolicy, SignedRequest, VerificationKey, read_signatures, signature_agent,
+    FieldSource, KeyDirectory, SignaturePolicy, SignedRequest, VerificationKey, read_signatures,
+    signature_agent,
 };
 use libfuzzer_sys::fuzz_target;
 

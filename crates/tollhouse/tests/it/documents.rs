@@ -21,6 +21,26 @@ fn settings(document: &str) -> impl Iterator<Item = &str> {
     document.split("\n```toml\n").skip(1).filter_map(|rest| rest.split("\n```").next())
 }
 
+/// `cargo run`, the README's first command, wants one program among the packages that it builds unless told others.
+#[test]
+fn cargo_run_needs_no_name_of_a_program() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let arguments = ["metadata", "--no-deps", "--format-version=1", "--offline"];
+    let output = Command::new(cargo).args(arguments).current_dir(root).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let built = metadata["workspace_default_members"].as_array().unwrap();
+    let packages =
+        metadata["packages"].as_array().unwrap().iter().filter(|package| built.contains(&package["id"]));
+    let targets = packages.flat_map(|package| package["targets"].as_array().unwrap());
+    let programs: Vec<_> = targets
+        .filter(|target| target["kind"] == serde_json::json!(["bin"]))
+        .map(|target| &target["name"])
+        .collect();
+    assert_eq!(programs, ["tollhouse"]);
+}
+
 #[test]
 fn the_guides_settings_are_taken() {
     let guides = [
