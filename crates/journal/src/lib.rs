@@ -61,6 +61,7 @@ pub use archive::{ArchivedFile, JournalArchive};
 pub use block::{Block, BlockInfo};
 pub use block_summaries::BlockSummaries;
 pub use bloom::BloomFilter;
+pub use columns::FactView;
 pub use decision_source::DecisionSource;
 pub use encoding::{DecisionHead, DecisionOutcome};
 pub use erasure::{ErasedRecords, JournalErasure, erase, erase_of_file};
@@ -87,7 +88,7 @@ pub use tail::{JournalPosition, JournalTail, TailBatch};
 pub use upload::UploadCensus;
 use upload::UploadCounters;
 pub use verification::{JournalVerification, verify};
-pub use visitor::RecordVisitor;
+pub use visitor::{FactTest, RecordVisitor, RowQuery};
 use writer::{PendingRecords, RecordChunk};
 
 /// Bytes of records that are gathered into one block of rows, about.

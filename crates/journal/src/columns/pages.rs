@@ -59,6 +59,22 @@ pub(super) fn full(kind: Type) -> u8 {
 }
 
 impl DecodedChunk {
+    /// Returns the content of a column that there is not.
+    pub(super) const fn none() -> DecodedChunk {
+        DecodedChunk {
+            levels: Vec::new(),
+            repeats: Vec::new(),
+            values: DecodedValues::Bools(Vec::new()),
+            begin: (0, 0),
+            arena: Vec::new(),
+        }
+    }
+
+    /// Bytes in which texts lie: each begins behind the four bytes of its length, or some bytes further on.
+    pub(super) fn text_bytes(&self) -> usize {
+        self.arena.len()
+    }
+
     /// The bytes of a text or of bytes.
     pub(super) fn bytes(&self, index: usize) -> Option<&[u8]> {
         let DecodedValues::Texts(texts) = &self.values else { return None };
