@@ -160,16 +160,7 @@ impl Block {
 
     /// The record of this id, if it is here.
     pub(super) fn find(&self, id: RecordId) -> Result<Option<Record>, SegmentError> {
-        let found = match &self.content {
-            BlockContent::Columns(columns, number) if (self.head.first..=self.head.last).contains(&id) => {
-                columns.find(*number, id)?
-            }
-            BlockContent::Columns(..) => None,
-            BlockContent::Waiting(_) | BlockContent::Rows(..) | BlockContent::File(_) => {
-                self.find_all(&BTreeSet::from([id]))?.pop()
-            }
-        };
-        Ok(found.map(|(_, record)| record))
+        Ok(self.find_all(&BTreeSet::from([id]))?.pop().map(|(_, record)| record))
     }
 
     /// The records of these ids that are here, for one reading of the block.
@@ -187,15 +178,11 @@ impl Block {
                 let raw = self.raw(content, *bytes)?;
                 Record::decode_wanted(&raw, self.head.count, wanted).map_err(|_| self.damaged())
             }
-            BlockContent::Columns(columns, number) => columns.records(*number, wanted),
+            BlockContent::Columns(columns, number) => columns.find_all(*number, ids),
             BlockContent::File(columns) => {
                 let mut found = Vec::new();
                 for number in 0..columns.groups() {
-                    let group = columns.group(number).filter(|group| group.first <= group.last);
-                    if group.is_some_and(|group| may_hold(group.first, group.last)) {
-                        let records = columns.records(number, wanted);
-                        found.extend(records.map_err(|_| self.damaged())?);
-                    }
+                    found.extend(columns.find_all(number, ids).map_err(|_| self.damaged())?);
                 }
                 Ok(found)
             }

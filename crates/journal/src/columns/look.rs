@@ -288,7 +288,8 @@ impl<'v, 'w> RowCursors<'v, 'w> {
             None => Some(columns.cursors([own::WHAT, own::DECISION, own::CLASS], &rows)?),
             Some(_) => None,
         };
-        let wants_signals = look.wants_signals() && report.as_ref().is_some_and(|[what, ..]| has_signals(what));
+        let wants_signals =
+            look.wants_signals() && report.as_ref().is_some_and(|[what, ..]| has_signals(what));
         let are_wanted = versions.all.iter().any(|version| version.is_wanted);
         let verdict = match are_wanted {
             true => Some(columns.cursors([own::SCORE, own::ACTION, own::RULES, own::SHADOW], &rows)?),
@@ -309,7 +310,11 @@ impl<'v, 'w> RowCursors<'v, 'w> {
             report,
             event_id: columns.cursor_if(look.wants_event_ids(), own::EVENT_ID, &rows)?,
             verdict,
-            probability: columns.cursor_if(are_wanted && look.wants_probabilities(), own::PROBABILITY, &rows)?,
+            probability: columns.cursor_if(
+                are_wanted && look.wants_probabilities(),
+                own::PROBABILITY,
+                &rows,
+            )?,
             detail: columns.cursor_if(wants_detail, own::DETAIL, &rows)?,
             has_extras,
             wants_keys,

@@ -1,7 +1,7 @@
 //! Reads what [`super::write`] wrote.
 
 use std::borrow::Borrow;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::{self, Debug};
 use std::io;
 use std::net::IpAddr;
@@ -467,27 +467,53 @@ impl ColumnarSegment {
         if records.len() == count { Ok(records) } else { Err(SegmentError::Damaged(group.at)) }
     }
 
-    /// The record of this id of a group. Where ids rise evenly, one page of them is read to find its row.
-    pub(crate) fn find(
+    /// The records of these ids of a group. Where ids rise evenly, one page of them is read to find the row of one of few.
+    pub(crate) fn find_all(
         &self,
         number: usize,
-        id: RecordId,
-    ) -> Result<Option<(RecordId, Record)>, SegmentError> {
-        let Some(group) = self.index.groups.get(number) else { return Ok(None) };
-        let damaged = || SegmentError::Damaged(group.at);
+        ids: &BTreeSet<RecordId>,
+    ) -> Result<Vec<(RecordId, Record)>, SegmentError> {
+        let Some(group) = self.index.groups.get(number) else { return Ok(Vec::new()) };
+        if group.first > group.last {
+            return Ok(Vec::new());
+        }
+        let few: Vec<RecordId> = ids.range(group.first..=group.last).take(FEW + 1).copied().collect();
         let mut budget = BUDGET;
-        let column = self.column_bytes(group, own::ID)?;
-        let (before, span) = (id.0.saturating_sub(group.first.0), group.last.0.saturating_sub(group.first.0));
-        let guess = u128::from(before) * u128::from(group.rows) / (u128::from(span) + 1);
-        let place = (group.rows as usize, guess as usize);
-        let row = match pages::find_text(&column, self.form, place, &id.digits(), &mut budget) {
-            None => return Ok(self.records(number, |other| other == id)?.pop()),
-            Some(None) => return Ok(None),
-            Some(Some(row)) => row,
+        let rows = match few.len() {
+            0 => return Ok(Vec::new()),
+            1..=FEW => self.rows_of(group, &few, &mut budget)?,
+            _ => None,
         };
+        let Some(rows) = rows else { return self.records(number, |id| ids.contains(&id)) };
         let mut bytes = Vec::new();
-        self.put_rows(group, &[(row, id)], &mut budget, &mut bytes)?;
-        Record::decode_all(&bytes).pop().map(Some).ok_or_else(damaged)
+        if !rows.is_empty() {
+            self.put_rows(group, &rows, &mut budget, &mut bytes)?;
+        }
+        let records = Record::decode_all(&bytes);
+        if records.len() == rows.len() { Ok(records) } else { Err(SegmentError::Damaged(group.at)) }
+    }
+
+    /// The rows of those of some ids that are in a group, rising. `None` where all ids have to be read to tell.
+    fn rows_of(
+        &self,
+        group: &RowGroup,
+        ids: &[RecordId],
+        budget: &mut usize,
+    ) -> Result<Option<Vec<(usize, RecordId)>>, SegmentError> {
+        let column = self.column_bytes(group, own::ID)?;
+        let span = group.last.0.saturating_sub(group.first.0);
+        let mut rows = Vec::new();
+        for id in ids {
+            let before = id.0.saturating_sub(group.first.0);
+            let guess = u128::from(before) * u128::from(group.rows) / (u128::from(span) + 1);
+            let place = (group.rows as usize, guess as usize);
+            match pages::find_text(&column, self.form, place, &id.digits(), budget) {
+                None => return Ok(None),
+                Some(row) => rows.extend(row.map(|row| (row, *id))),
+            }
+        }
+        rows.sort_unstable();
+        Ok(Some(rows))
     }
 
     /// Puts the bytes of these records behind others, as rows have them, and answers how many records they are.
@@ -789,7 +815,7 @@ impl FactView<'_> {
 
     /// The bytes of a text, of bytes, or of the text that an address is stored as. `None` if it is missing or of another type.
     pub fn bytes(&self) -> Option<&[u8]> {
-        self.0.bytes()
+        self.0.bytes().filter(|_| self.0.kind != Type::List)
     }
 
     /// The items of a list, or a text by itself, as bytes; none for what is missing or of another type.
