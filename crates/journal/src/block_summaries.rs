@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::block::Block;
+use super::block::{Block, BlockInfo};
 use super::summary::{RecordSummary, SearchProbe};
 use crate::id::RecordId;
 
@@ -27,15 +27,21 @@ struct KnownSummaries {
 }
 
 impl BlockSummaries {
+    /// Returns true if it is known of a block of rows, before it is read, that no decision of it fits.
+    pub(super) fn denies(&self, head: &BlockInfo, probe: &SearchProbe) -> bool {
+        let known = self.0.lock().of.get(&name(head)).cloned();
+        known.is_some_and(|summary| !summary.may_hold(probe))
+    }
+
     /// Returns false if no decision of a block fits; then it need not be read.
-    pub fn may_hold(&self, block: &Block, probe: &SearchProbe) -> bool {
+    pub(super) fn may_hold(&self, block: &Block, probe: &SearchProbe) -> bool {
         match block.may_hold(probe) {
             Ok(Some(may_hold)) => return may_hold,
             // What is wrong shows when it is read.
             Err(_) => return true,
             Ok(None) => {}
         }
-        let name = (block.head.last, block.head.first, block.head.at);
+        let name = name(&block.head);
         let known = self.0.lock().of.get(&name).cloned();
         let summary = match known {
             Some(known) => known,
@@ -48,6 +54,10 @@ impl BlockSummaries {
         };
         summary.may_hold(probe)
     }
+}
+
+fn name(head: &BlockInfo) -> BlockName {
+    (head.last, head.first, head.at)
 }
 
 impl KnownSummaries {

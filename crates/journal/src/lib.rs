@@ -73,7 +73,7 @@ pub use json::json_value;
 pub use labels::DecisionLabels;
 pub use loss::{JournalDamage, JournalLosses, MissingRecords, SkippedData};
 use manifest::JournalManifest;
-pub use ranked::{IdRange, RankedBlocks, ReadBudget};
+pub use ranked::{BlockAnswer, IdRange, RankedBlocks, ReadBudget};
 pub use record::{
     DecisionRow, EncodedRecords, KeyReading, KindDescription, PendingDecision, Record, ReplacedReport,
     ReportRecord, VersionDescription,

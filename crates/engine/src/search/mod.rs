@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 use event::{Column, Facts, Secret, Time, Value};
 use journal::{
-    Block, DecisionLabels, DecisionRow, DecisionSource, IdRange, JournalArchive, JournalError, ReadBudget,
-    Record, RecordId, SkippedData, VersionDescription,
+    Block, BlockAnswer, DecisionLabels, DecisionRow, DecisionSource, IdRange, JournalArchive, JournalError,
+    ReadBudget, Record, RecordId, SkippedData, VersionDescription,
 };
 use judge::{Action, Diagnostic};
 use plan::Plan;
@@ -395,16 +395,23 @@ fn search<T>(
     let ids = query.ids();
     let mut blocks = source.ranked(ids)?;
     let mut below = ids.below;
-    while let Some(block) = blocks.next_block()? {
-        let head = block.head.clone();
+    while let Some(head) = blocks.next_head()? {
         if !page.knows_labels(head.first.max(ids.from), budget)? {
             page.stop_at(below);
             break;
         }
+        let answer = match page.may_have(&head) {
+            true => blocks.ask(source.summaries(), &probe)?,
+            false => BlockAnswer::FitsNone,
+        };
+        let block = match answer {
+            BlockAnswer::MayFit(block) => Some(block),
+            BlockAnswer::FitsNone => None,
+            BlockAnswer::Damaged => continue,
+        };
         page.page.looked_at += u64::from(head.count);
-        let may_have = page.may_have(&head) && source.summaries().may_hold(&block, &probe);
-        budget.take(if may_have { head.count } else { head.count.div_ceil(PASSED_RECORDS) });
-        if may_have {
+        budget.take(if block.is_some() { head.count } else { head.count.div_ceil(PASSED_RECORDS) });
+        if let Some(block) = block {
             let found = matcher.matches(&block, ids).map_err(|error| block.error(error));
             if let Some(found) = page.page.skipped.pass(found)? {
                 page.add(&block, found)?;

@@ -221,7 +221,8 @@ impl<'w> GroupVersions<'w> {
         let mut versions = GroupVersions { all: Vec::new(), of_rows: Vec::with_capacity(rows) };
         let layout = &columns.segment.index.layout;
         let mut before = None;
-        for _ in 0..rows {
+        let are_alike = names.iter().all(ColumnCursor::is_uniform);
+        for _ in 0..if are_alike { rows.min(1) } else { rows } {
             let row = names.each_mut().map(ColumnCursor::next);
             // Neighbours are mostly of one version, and their names lie in one place.
             let places = row.map(|entry| entry.place());
@@ -232,6 +233,8 @@ impl<'w> GroupVersions<'w> {
             before = Some((places, number));
             versions.of_rows.push(number);
         }
+        // Most groups have decisions of one version alone.
+        versions.of_rows.resize(rows, versions.of_rows.first().copied().unwrap_or(NO_VERSION));
         Ok(versions)
     }
 

@@ -70,6 +70,13 @@ impl DecodedChunk {
         }
     }
 
+    /// Returns true if all entries have one level, and all values are one that lies in one place.
+    pub(super) fn is_uniform(&self) -> bool {
+        let DecodedValues::Texts(texts) = &self.values else { return false };
+        self.levels.windows(2).all(|pair| pair[0] == pair[1])
+            && texts.windows(2).all(|pair| pair[0] == pair[1])
+    }
+
     /// Bytes in which texts lie: each begins behind the four bytes of its length, or some bytes further on.
     pub(super) fn text_bytes(&self) -> usize {
         self.arena.len()

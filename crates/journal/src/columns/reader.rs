@@ -768,7 +768,12 @@ impl<C: Borrow<DecodedChunk>> ColumnCursor<C> {
     pub(super) fn next(&mut self) -> ColumnEntry<'_> {
         let before = self.value;
         let level = self.chunk.borrow().levels.get(self.entry).copied().unwrap_or(0);
-        self.pass(1);
+        if self.kind == Type::List {
+            self.pass(1);
+        } else {
+            self.entry += 1;
+            self.value += usize::from(level);
+        }
         ColumnEntry { kind: self.kind, chunk: self.chunk.borrow(), level, values: (before, self.value) }
     }
 
@@ -790,6 +795,11 @@ impl<C: Borrow<DecodedChunk>> ColumnCursor<C> {
         let passed = chunk.levels.get(from..self.entry.min(chunk.levels.len())).unwrap_or_default();
         let full = pages::full(self.kind);
         self.value += passed.iter().filter(|level| **level == full).count();
+    }
+
+    /// Returns true if all rows have the same value, as far as that is seen from where it lies.
+    pub(super) fn is_uniform(&self) -> bool {
+        self.chunk.borrow().is_uniform()
     }
 
     /// Bytes that the texts of the column take up.
