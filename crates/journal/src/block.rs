@@ -214,10 +214,23 @@ impl Block {
         }
     }
 
-    /// Returns the summary of written rows; `None` of others, and of what is damaged.
+    /// Returns the summary of written rows, which is made, or of a group, which is read; `None` of others, and of what is damaged.
     pub(super) fn summary(&self) -> Option<RecordSummary> {
-        let BlockContent::Rows(content, bytes) = &self.content else { return None };
-        SummaryBuilder::of(&self.raw(content, *bytes).ok()?, self.head.count)
+        match &self.content {
+            BlockContent::Rows(content, bytes) => {
+                SummaryBuilder::of(&self.raw(content, *bytes).ok()?, self.head.count)
+            }
+            BlockContent::Columns(columns, number) => columns.summary(*number).ok()?,
+            BlockContent::Waiting(_) | BlockContent::File(_) => None,
+        }
+    }
+
+    /// The length of its summary in the file; 0 if it has none there.
+    pub(super) fn summary_bytes(&self) -> u64 {
+        match &self.content {
+            BlockContent::Columns(columns, number) => columns.filters_bytes(*number),
+            BlockContent::Waiting(_) | BlockContent::Rows(..) | BlockContent::File(_) => 0,
+        }
     }
 
     /// Shows the records to `look`, and reads no more than that wants.

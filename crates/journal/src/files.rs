@@ -203,8 +203,11 @@ impl SegmentBlocks {
     /// The smallest and the greatest id of a block; `None` for what cannot be read.
     pub(super) fn ids(&self, number: usize) -> Option<(RecordId, RecordId)> {
         match &self.blocks {
-            BlockPositions::Rows(..) => self.rows_head(number).map(|head| (head.first, head.last)),
-            BlockPositions::Columns(columns) => columns.group(number).map(|group| (group.first, group.last)),
+            BlockPositions::Rows(_, places) => match places.get(number)? {
+                SegmentPiece::Sound(head) => Some((head.first, head.last)),
+                SegmentPiece::Damaged(_) => None,
+            },
+            BlockPositions::Columns(columns) => columns.ids(number),
             BlockPositions::Damaged(_) => None,
         }
     }
@@ -212,19 +215,18 @@ impl SegmentBlocks {
     /// The head of a block; `None` for what cannot be read.
     pub(super) fn head(&self, number: usize) -> Option<BlockInfo> {
         match &self.blocks {
-            BlockPositions::Rows(..) => self.rows_head(number).cloned(),
+            BlockPositions::Rows(_, places) => match places.get(number)? {
+                SegmentPiece::Sound(head) => Some(head.clone()),
+                SegmentPiece::Damaged(_) => None,
+            },
             BlockPositions::Columns(columns) => Block::of_columns(columns, number).map(|block| block.head),
             BlockPositions::Damaged(_) => None,
         }
     }
 
-    /// The head of a block that is rows.
-    pub(super) fn rows_head(&self, number: usize) -> Option<&BlockInfo> {
-        let BlockPositions::Rows(_, places) = &self.blocks else { return None };
-        match places.get(number)? {
-            SegmentPiece::Sound(head) => Some(head),
-            SegmentPiece::Damaged(_) => None,
-        }
+    /// Returns true if the blocks are groups of columns.
+    pub(super) fn is_columnar(&self) -> bool {
+        matches!(self.blocks, BlockPositions::Columns(_))
     }
 
     /// Returns the number of records of a block, as it says.

@@ -115,7 +115,7 @@ pub struct RankedBlocks {
     open: BTreeMap<usize, OpenBlocks>,
     ranks: BinaryHeap<BlockRank>,
     /// The block whose head was handed on last.
-    current: Option<BlockRank>,
+    current: Option<(BlockRank, BlockInfo)>,
     skipped: SkippedData,
 }
 
@@ -170,15 +170,15 @@ impl RankedBlocks {
             self.leave();
             self.reach()?;
             let Some(rank) = self.ranks.pop() else { return Ok(None) };
-            self.current = Some(rank);
             let head = match self.open.get(&rank.segment) {
                 Some(open) => open.blocks.head(rank.number),
                 None => {
                     self.waiting.get(rank.number).and_then(Option::as_ref).map(|block| block.head.clone())
                 }
             };
-            if head.is_some() {
-                return Ok(head);
+            if let Some(head) = head {
+                self.current = Some((rank, head.clone()));
+                return Ok(Some(head));
             }
         }
     }
@@ -189,10 +189,9 @@ impl RankedBlocks {
         summaries: &BlockSummaries,
         probe: &SearchProbe,
     ) -> Result<BlockAnswer, JournalError> {
-        if let Some(rank) = self.current
-            && let Some(head) =
-                self.open.get(&rank.segment).and_then(|open| open.blocks.rows_head(rank.number))
-            && summaries.denies(head, probe)
+        if let Some((rank, head)) = &self.current
+            && let Some(open) = self.open.get(&rank.segment)
+            && summaries.deny(head, open.blocks.is_columnar(), probe)
         {
             return Ok(BlockAnswer::FitsNone);
         }
@@ -205,7 +204,7 @@ impl RankedBlocks {
 
     /// Reads the block whose head came last; `None` if it is damaged.
     fn read(&mut self) -> Result<Option<Block>, JournalError> {
-        let Some(BlockRank { segment, number, .. }) = self.current else { return Ok(None) };
+        let Some((BlockRank { segment, number, .. }, _)) = self.current else { return Ok(None) };
         let Some(open) = self.open.get_mut(&segment) else {
             return Ok(self.waiting.get_mut(number).and_then(Option::take));
         };
@@ -215,7 +214,7 @@ impl RankedBlocks {
 
     /// Lets go of the block whose head came last, and of its segment if that has no more.
     fn leave(&mut self) {
-        let Some(BlockRank { segment, .. }) = self.current.take() else { return };
+        let Some((BlockRank { segment, .. }, _)) = self.current.take() else { return };
         if let Some(open) = self.open.get_mut(&segment) {
             open.left -= 1;
             if open.left == 0 {

@@ -22,7 +22,7 @@ use crate::compression::decompress;
 use crate::encoding::{self, RecordReader, RecordWrite, variant};
 use crate::format::{SegmentError, VERSION};
 use crate::id::RecordId;
-use crate::summary::{self, STORED_BLOCK_BYTES, SearchProbe, SummaryFilter};
+use crate::summary::{self, RecordSummary, STORED_BLOCK_BYTES, SearchProbe, SummaryFilter};
 use crate::{Record, ReportRecord};
 
 /// Rows of a group that are read one by one, each from its pages: of more of them all lie on nearly all pages.
@@ -324,6 +324,18 @@ impl ColumnarSegment {
         Ok(bytes)
     }
 
+    /// The summary of a group with all of its filters.
+    pub(crate) fn summary(&self, number: usize) -> Result<Option<RecordSummary>, SegmentError> {
+        let Some(group) = self.index.groups.get(number) else { return Ok(None) };
+        let (stored, is_checked) = (self.filters(group)?, self.form == ColumnsFormat::Sealed);
+        Ok(Some(RecordSummary::of_stored(&group.summary, &stored, is_checked)))
+    }
+
+    /// The length of the filters of a group.
+    pub(crate) fn filters_bytes(&self, number: usize) -> u64 {
+        self.index.groups.get(number).map_or(0, RowGroup::filters_bytes)
+    }
+
     /// Returns false if there is no feedback in a group.
     pub(crate) fn has_reports(&self, number: usize) -> bool {
         self.index.groups.get(number).is_some_and(|group| group.summary.has_reports)
@@ -360,6 +372,11 @@ impl ColumnarSegment {
     /// Returns the layout of the file's columns.
     pub(crate) fn layout(&self) -> &super::ColumnLayout {
         &self.index.layout
+    }
+
+    /// The smallest and the greatest id of a group.
+    pub(crate) fn ids(&self, number: usize) -> Option<(RecordId, RecordId)> {
+        self.index.groups.get(number).map(|group| (group.first, group.last))
     }
 
     /// The ids, the latest arrival, the number of rows, the place and the length of a group.
