@@ -128,6 +128,17 @@ impl RecordSummary {
         size_of::<RecordSummary>() + self.filters.iter().flatten().map(BloomFilter::bytes).sum::<usize>()
     }
 
+    /// Reads a summary whose filters are stored; a damaged block of one holds anything.
+    pub(super) fn of_stored(head: &SummaryHead, stored: &[u8], is_checked: bool) -> RecordSummary {
+        let mut blocks = stored.as_chunks::<STORED_BLOCK_BYTES>().0.iter();
+        let filters = head.blocks.map(|count| {
+            let own = blocks.by_ref().take(count as usize);
+            let own = own.map(|bytes| stored_block(bytes, is_checked).unwrap_or([u32::MAX; BLOCK_WORDS]));
+            (count > 0).then(|| BloomFilter::of_blocks(own.collect()))
+        });
+        RecordSummary { head: head.clone(), filters }
+    }
+
     /// Returns the filters as they are stored: block by block, each with its checksum, so that one can be read alone.
     pub(super) fn stored(&self) -> Vec<u8> {
         let mut stored = Vec::new();
