@@ -502,6 +502,28 @@ mod tests {
     }
 
     #[test]
+    fn stored_summaries_say_what_they_said_before() {
+        let text = |number: u64| format!("/shop/{number}/Item");
+        let rows = (0..500).map(|number| samples::row(vec![Some(Value::from(text(number)))]));
+        let bytes: Vec<u8> =
+            rows.flat_map(|row| Record::Decision(Box::new(row)).encode(RecordId(7))).collect();
+        let made = SummaryBuilder::of(&bytes, 500).unwrap();
+        let mut stored = made.stored();
+        let read = RecordSummary::of_stored(&made.head, &stored, true);
+        stored.iter_mut().step_by(STORED_BLOCK_BYTES).for_each(|byte| *byte ^= 1);
+        let damaged = RecordSummary::of_stored(&made.head, &stored, true);
+        let mut denied = 0;
+        for number in 0..1000 {
+            let mut probe = SearchProbe::default();
+            probe.text(&text(number));
+            assert_eq!(read.may_hold(&probe), made.may_hold(&probe), "{number}");
+            assert!(damaged.may_hold(&probe), "{number}");
+            denied += usize::from(!read.may_hold(&probe));
+        }
+        assert!(denied > 400, "{denied}");
+    }
+
+    #[test]
     fn most_of_what_is_not_there_is_denied() {
         let texts = |number: u64| format!("/shop/{number}/Item?page={}", number % 7);
         let rows = (0..2000).map(|number| samples::row(vec![Some(Value::from(texts(number)))]));

@@ -315,15 +315,3 @@ pub(crate) fn once(pipeline: &Pipeline, secret: &Secret, what: &str, id: &str) -
     let name = format!("{what}\0{}\0{id}", pipeline.name);
     Key { space: pipeline.space, kind: ONCE, shingle: secret.shingle(name.as_bytes()) }
 }
-
-/// The piece, for people, of every key in a row whose fact was journalled.
-pub(crate) fn labels(
-    pipeline: &Pipeline,
-    secret: &Secret,
-    facts: &Facts,
-    mut each: impl FnMut(Kind, Shingle, &str),
-) {
-    for plan in &pipeline.kinds {
-        pieces(plan, facts, |piece| each(plan.kind, secret.shingle(piece.as_bytes()), piece));
-    }
-}
