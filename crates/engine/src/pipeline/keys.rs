@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use event::{Facts, Key, Kind, Secret, Shingle, Table, TableIndex, Time};
+use event::{Facts, Key, Secret, Shingle, Table, TableIndex, Time};
 use smallvec::SmallVec;
 
 use super::classifiers::TokenKeys;
