@@ -94,6 +94,10 @@ impl CollectorClient {
         if plan.protocol == plan::TelemetryProtocol::Grpc {
             return CollectorClient::Grpc(Box::new(OtlpGrpcClient::new(plan)));
         }
+        debug_assert!(
+            cfg!(feature = "grpc") || plan.protocol == plan::TelemetryProtocol::Http,
+            "a plan refuses what was not built"
+        );
         CollectorClient::Http(http_client(None, WITHIN, false))
     }
 }
