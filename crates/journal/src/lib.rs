@@ -62,7 +62,6 @@ pub use archive::{ArchivedFile, JournalArchive};
 pub use block::{Block, BlockInfo};
 pub use block_summaries::BlockSummaries;
 pub use bloom::BloomFilter;
-pub use columns::FactView;
 pub use decision_source::DecisionSource;
 pub use encoding::{DecisionHead, DecisionOutcome};
 pub use erasure::{ErasedRecords, JournalErasure, erase, erase_of_file};
@@ -75,7 +74,7 @@ pub use json::json_value;
 pub use labels::DecisionLabels;
 pub use loss::{JournalDamage, JournalLosses, MissingRecords, SkippedData};
 use manifest::JournalManifest;
-pub use ranked::{BlockAnswer, IdRange, RankedBlocks, ReadBudget};
+pub use ranked::{IdRange, RankedBlocks, ReadBudget};
 pub use record::{
     DecisionRow, EncodedRecords, KeyReading, KindDescription, PendingDecision, Record, ReplacedReport,
     ReportRecord, VersionDescription,
@@ -90,7 +89,7 @@ pub use tail::{JournalPosition, JournalTail, TailBatch};
 pub use upload::UploadCensus;
 use upload::UploadCounters;
 pub use verification::{JournalVerification, verify};
-pub use visitor::{FactTest, RecordVisitor, RowQuery};
+pub use visitor::RecordVisitor;
 use writer::{PendingRecords, RecordChunk};
 
 /// Bytes of records that are gathered into one block of rows, about.
@@ -617,12 +616,17 @@ impl Journal {
         JournalArchive::over(Arc::clone(&self.shared.device))
     }
 
-    /// The newest records, at most about `limit`, newest last: what is on its way and the last segments' ends.
+    /// Shows the newest records, at most about `limit`, the newest first, until `each` returns false: what is on its way and the last
+    /// segments' ends.
     ///
     /// # Errors
     /// If a file cannot be read. Damaged parts are passed over.
-    pub fn recent(&self, limit: usize) -> Result<Vec<(RecordId, Record)>, JournalError> {
-        let (mut newest, mut count) = (Vec::new(), 0);
+    pub fn look_back(
+        &self,
+        limit: usize,
+        each: &mut dyn FnMut(RecordId, Record) -> bool,
+    ) -> Result<(), JournalError> {
+        let mut count = 0;
         let (waiting, files) = {
             let state = self.shared.state.lock();
             let is_wanted = |part: &RecordChunk| {
@@ -632,15 +636,31 @@ impl Journal {
             };
             (state.waiting(is_wanted), state.files())
         };
-        waiting.iter().for_each(|bytes| newest.extend(Record::decode_all(bytes).into_iter().rev()));
+        let mut show =
+            |records: Vec<(RecordId, Record)>| records.into_iter().rev().all(|(id, record)| each(id, record));
+        if !waiting.iter().all(|bytes| show(Record::decode_all(bytes))) {
+            return Ok(());
+        }
         let mut blocks = NewestFirstIter::new(files);
         let mut skipped = SkippedData::default();
         while count < limit {
             let Some(block) = blocks.next() else { break };
             let records = skipped.records(block)?;
             count += records.len();
-            newest.extend(records.into_iter().rev());
+            if !show(records) {
+                break;
+            }
         }
+        Ok(())
+    }
+
+    /// The newest records, at most about `limit`, newest last: what is on its way and the last segment's end.
+    pub fn recent(&self, limit: usize) -> Result<Vec<(RecordId, Record)>, JournalError> {
+        let mut newest = Vec::new();
+        self.look_back(limit, &mut |id, record| {
+            newest.push((id, record));
+            true
+        })?;
         newest.reverse();
         Ok(newest)
     }

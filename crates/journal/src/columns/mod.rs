@@ -10,10 +10,8 @@
 //! to others. `docs/internals/format.md` draws the bytes.
 
 mod check;
-mod look;
 mod pages;
 mod reader;
-mod selection;
 mod writer;
 
 use std::collections::{HashMap, HashSet};
@@ -26,7 +24,6 @@ use super::{ReplacedReport, VersionDescription};
 use crate::id::RecordId;
 
 pub(super) use check::check;
-pub use reader::FactView;
 pub(crate) use reader::{ColumnarSegment, IndexCache};
 pub(super) use writer::ColumnarWriter;
 
