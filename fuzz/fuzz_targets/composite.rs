@@ -16,9 +16,7 @@ fuzz_target!(|input: (&str, Vec<&str>)| {
     let parts = &parts[..parts.len().min(8)];
     let read = values(&text(parts), parts.len());
     assert!(
-        parts.is_empty()
-            || read
-                .is_some_and(|read| read.iter().zip(parts).all(|(read, part)| *read == Value::from(*part)))
+        parts.is_empty() || read.is_some_and(|read| read.iter().zip(parts).all(|(read, part)| read == part))
     );
     let given: Vec<Value> = parts.iter().map(|part| Value::from(*part)).collect();
     pieces(given.iter().map(|value| (Some(value), Normalisation::Exact)), &mut |piece| {

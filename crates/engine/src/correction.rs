@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use event::{Facts, Key, Kind, Shingle, TableIndex, Time, Value};
-use journal::{DecisionRow, JournalError, ReadBudget, Record, RecordId};
+use journal::{DecisionRow, JournalError, ReadBudget, RecordId};
 use judge::{Action, Evaluation, Rule};
 use plan::{EffectPlan, KindPlan, LabelSpan, Pipeline};
 use serde::{Deserialize, Serialize};
@@ -273,32 +273,25 @@ impl Engine {
                 limit: PAGE,
             };
             let page = match &mut budget {
-                Some(budget) => self.search_decisions(&query, budget)?,
+                Some(budget) => self.find_rows(&query, budget)?,
                 None => {
                     let mut own = ReadBudget { records: PAGE_RECORDS, is_over: &is_over };
-                    self.search_decisions(&query, &mut own)?
+                    self.find_rows(&query, &mut own)?
                 }
             };
             let is_meant = |version: &str| order.version.as_deref().is_none_or(|only| only == version);
-            let fired = page.decisions.iter().filter(|decision| {
-                is_meant(&decision.version) && decision.rules.iter().any(|(rule, _)| *rule == order.rule)
-            });
-            let ids = fired.map(|decision| decision.id).collect();
-            let known = match &self.journal {
-                Some(journal) => journal.find_all(&ids)?,
-                None => HashMap::new(),
-            };
-            let mut rows: Vec<_> = known.into_iter().collect();
-            rows.sort_by_key(|(id, _)| std::cmp::Reverse(*id));
             let mut requests = Vec::new();
-            for (id, record) in rows {
-                let Record::Decision(row) = record else { continue };
+            for (id, row) in page.decisions {
+                // In shadow it did nothing.
+                if !is_meant(&row.version) || !row.verdict.reasons.iter().any(|it| it.rule == order.rule) {
+                    continue;
+                }
                 let done = before.iter().filter(|done| done.has_done(order, &row.version, id));
                 let done = done.fold(DoneParts::default(), |parts, done| DoneParts {
                     counts: true,
                     labels: parts.labels || done.is_ended,
                 });
-                corrector.take(id, *row, (now, done), &mut requests);
+                corrector.take(id, row, (now, done), &mut requests);
                 progress.hits.fetch_add(1, Ordering::Relaxed);
             }
             next = page.next;

@@ -1,10 +1,12 @@
 //! The timeline of one key, and the hottest keys of a kind.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use event::{Event, Key, Secret, Shingle, Span, Time, Value};
-use journal::{JournalError, Record};
+use event::{Event, Facts, Key, Kind, Secret, Shingle, Slot, Span, Time, Value};
+use journal::{
+    DecisionHead, DecisionOutcome, DecisionSource, IdRange, JournalError, RecordVisitor, SkippedData,
+};
 use plan::{KindPlan, Pipeline, ReputationPlan};
 use stats::{
     Addition, LedgerError, Observation, ObserveOutcomes, ObserveRequest, Origin, Quality, Reading, Timeline,
@@ -361,30 +363,109 @@ impl Engine {
         const ROWS: usize = 20_000;
         let mut pieces: Vec<Option<String>> = vec![None; shingles.len()];
         let Some(journal) = self.journal.as_ref().filter(|_| !pieces.is_empty()) else { return Ok(pieces) };
-        journal.look_back(ROWS, &mut |_, record| {
-            let Record::Decision(row) = record else { return true };
-            // Rows of another version may have their facts in other slots.
-            if row.version != pipeline.version {
-                return true;
-            }
-            let place = |shingle| shingles.iter().position(|wanted| *wanted == shingle);
-            let is_wanted = |shingle| place(shingle).is_some_and(|at| pieces[at].is_none());
-            // Kinds without statistics are not among a row's keys.
-            if plan.is_counted()
-                && !row.keys.iter().any(|key| key.kind == plan.kind && is_wanted(key.shingle))
-            {
-                return true;
-            }
-            keys::labels(pipeline, &self.secret, &row.facts, |other, shingle, piece| {
-                if other == plan.kind
-                    && let Some(at) = place(shingle)
-                {
-                    pieces[at].get_or_insert_with(|| piece.to_owned());
-                }
-            });
-            pieces.iter().any(Option::is_none)
-        })?;
+        let slots = slots_of(pipeline, plan);
+        let mut finder = PieceFinder::new(pipeline, plan, &self.secret, &slots, shingles);
+        let (mut blocks, mut skipped, mut rows) =
+            (journal.ranked(IdRange::default())?, SkippedData::default(), 0);
+        while rows < ROWS && !finder.has_all() {
+            let Some(block) = blocks.next_block()? else { break };
+            rows += block.head.count as usize;
+            skipped.pass(block.look(&mut finder).map_err(|error| block.error(error)))?;
+        }
+        for (piece, shingle) in pieces.iter_mut().zip(shingles) {
+            *piece = finder.pieces.get(shingle).cloned();
+        }
         Ok(pieces)
+    }
+}
+
+/// The facts that a kind's keys are made of, each in its own slot, as rows of the pipeline's version have them.
+fn slots_of(pipeline: &Pipeline, plan: &KindPlan) -> Vec<Option<Slot>> {
+    let mut slots = vec![None; pipeline.schema.columns().len()];
+    let fields = plan.fields.as_slice().iter().map(|field| field.slot);
+    let asked = plan.when.iter().flat_map(|when| when.reads()).map(|read| read.slot);
+    for slot in fields.chain(asked) {
+        if let Some(place) = slots.get_mut(usize::from(slot.0)) {
+            *place = Some(slot);
+        }
+    }
+    slots
+}
+
+/// Finds the pieces that some keys of a kind are made of, in rows that have these keys.
+struct PieceFinder<'a> {
+    pipeline: &'a Pipeline,
+    plan: &'a KindPlan,
+    secret: &'a Secret,
+    slots: &'a [Option<Slot>],
+    wanted: HashSet<Shingle>,
+    pieces: HashMap<Shingle, String>,
+    facts: Facts,
+    has_wanted_key: bool,
+}
+
+impl<'a> PieceFinder<'a> {
+    fn new(
+        pipeline: &'a Pipeline,
+        plan: &'a KindPlan,
+        secret: &'a Secret,
+        slots: &'a [Option<Slot>],
+        shingles: &[Shingle],
+    ) -> PieceFinder<'a> {
+        PieceFinder {
+            pipeline,
+            plan,
+            secret,
+            slots,
+            wanted: shingles.iter().copied().collect(),
+            pieces: HashMap::new(),
+            facts: pipeline.schema.empty_row(),
+            has_wanted_key: false,
+        }
+    }
+
+    fn has_all(&self) -> bool {
+        self.pieces.len() == self.wanted.len()
+    }
+}
+
+impl<'a> RecordVisitor<'a> for PieceFinder<'a> {
+    fn version(&mut self, _pipeline: &str, version: &str) -> Option<&'a [Option<Slot>]> {
+        // Rows of another version may have their facts in other slots.
+        (version == self.pipeline.version).then_some(self.slots)
+    }
+
+    fn decision(&mut self, head: &DecisionHead<'_>) -> Option<&mut Facts> {
+        if head.version != self.pipeline.version || self.has_all() {
+            return None;
+        }
+        for slot in self.slots.iter().flatten() {
+            self.facts.clear(*slot);
+        }
+        // Kinds without statistics are not among a row's keys.
+        self.has_wanted_key = !self.plan.is_counted();
+        Some(&mut self.facts)
+    }
+
+    fn wants_keys(&self) -> bool {
+        self.plan.is_counted()
+    }
+
+    fn key(&mut self, kind: Kind, shingle: Shingle) {
+        let is_wanted = kind == self.plan.kind && self.wanted.contains(&shingle);
+        self.has_wanted_key |= is_wanted && !self.pieces.contains_key(&shingle);
+    }
+
+    fn decided(&mut self, _decided: DecisionOutcome) {
+        if !self.has_wanted_key {
+            return;
+        }
+        keys::pieces(self.plan, &self.facts, |piece| {
+            let shingle = self.secret.shingle(piece.as_bytes());
+            if self.wanted.contains(&shingle) && !self.pieces.contains_key(&shingle) {
+                self.pieces.insert(shingle, piece.to_owned());
+            }
+        });
     }
 }
 

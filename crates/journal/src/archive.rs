@@ -13,13 +13,13 @@ use super::file::JournalFile;
 use super::files::{self, NewestFirstIter, names_on, segments_on};
 use super::labels::DecisionLabels;
 use super::manifest::JournalManifest;
-use super::ranked::{IdRange, RankedBlocks};
+use super::ranked::RankedBlocks;
 use super::visitor::RecordVisitor;
 use super::{
     Block, DESCRIPTION_SUFFIX, JournalError, MissingRecords, Record, SkippedData, VersionDescription,
     read_description,
 };
-use crate::id::RecordId;
+use crate::id::{IdRange, RecordId};
 
 /// The files of a journal. Nothing is locked: a server may go on writing, and segments may become columns, or too old
 /// and go.

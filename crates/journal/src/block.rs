@@ -160,16 +160,7 @@ impl Block {
 
     /// The record of this id, if it is here.
     pub(super) fn find(&self, id: RecordId) -> Result<Option<Record>, SegmentError> {
-        let found = match &self.content {
-            BlockContent::Columns(columns, number) if (self.head.first..=self.head.last).contains(&id) => {
-                columns.find(*number, id)?
-            }
-            BlockContent::Columns(..) => None,
-            BlockContent::Waiting(_) | BlockContent::Rows(..) | BlockContent::File(_) => {
-                self.find_all(&BTreeSet::from([id]))?.pop()
-            }
-        };
-        Ok(found.map(|(_, record)| record))
+        Ok(self.find_all(&BTreeSet::from([id]))?.pop().map(|(_, record)| record))
     }
 
     /// The records of these ids that are here, for one reading of the block.
@@ -187,15 +178,11 @@ impl Block {
                 let raw = self.raw(content, *bytes)?;
                 Record::decode_wanted(&raw, self.head.count, wanted).map_err(|_| self.damaged())
             }
-            BlockContent::Columns(columns, number) => columns.records(*number, wanted),
+            BlockContent::Columns(columns, number) => columns.find_all(*number, ids),
             BlockContent::File(columns) => {
                 let mut found = Vec::new();
                 for number in 0..columns.groups() {
-                    let group = columns.group(number).filter(|group| group.first <= group.last);
-                    if group.is_some_and(|group| may_hold(group.first, group.last)) {
-                        let records = columns.records(number, wanted);
-                        found.extend(records.map_err(|_| self.damaged())?);
-                    }
+                    found.extend(columns.find_all(number, ids).map_err(|_| self.damaged())?);
                 }
                 Ok(found)
             }
@@ -227,10 +214,23 @@ impl Block {
         }
     }
 
-    /// Returns the summary of written rows; `None` of others, and of what is damaged.
+    /// Returns the summary of written rows, which is made, or of a group, which is read; `None` of others, and of what is damaged.
     pub(super) fn summary(&self) -> Option<RecordSummary> {
-        let BlockContent::Rows(content, bytes) = &self.content else { return None };
-        SummaryBuilder::of(&self.raw(content, *bytes).ok()?, self.head.count)
+        match &self.content {
+            BlockContent::Rows(content, bytes) => {
+                SummaryBuilder::of(&self.raw(content, *bytes).ok()?, self.head.count)
+            }
+            BlockContent::Columns(columns, number) => columns.summary(*number).ok()?,
+            BlockContent::Waiting(_) | BlockContent::File(_) => None,
+        }
+    }
+
+    /// The length of its summary in the file; 0 if it has none there.
+    pub(super) fn summary_bytes(&self) -> u64 {
+        match &self.content {
+            BlockContent::Columns(columns, number) => columns.filters_bytes(*number),
+            BlockContent::Waiting(_) | BlockContent::Rows(..) | BlockContent::File(_) => 0,
+        }
     }
 
     /// Shows the records to `look`, and reads no more than that wants.

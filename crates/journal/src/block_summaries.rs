@@ -1,20 +1,34 @@
-//! Summaries of blocks that are rows, which their files do not have: made when a search first comes to a block, and kept.
+//! Summaries of blocks in memory: of rows, whose files have none, they are made when a search first comes to a block; of groups of
+//! columns they are read, so that searches that follow ask no file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::block::Block;
+use super::block::{Block, BlockInfo};
 use super::summary::{RecordSummary, SearchProbe};
 use crate::id::RecordId;
 
 /// Bytes of summaries that are kept, about; beyond them those of the oldest blocks are forgotten.
 const BYTES_MAX: usize = 64 << 20;
 
-/// A block by its greatest and its smallest id, and where it lies. One that was written anew has fewer records: what is said of
-/// the one before may be said of it.
-type BlockName = (RecordId, RecordId, u64);
+/// The parts of a head by which a block is known again. One of other records has others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct BlockName {
+    last: RecordId,
+    first: RecordId,
+    is_columnar: bool,
+    at: u64,
+    count: u32,
+}
+
+impl BlockName {
+    fn new(head: &BlockInfo, is_columnar: bool) -> BlockName {
+        let BlockInfo { last, first, at, count, .. } = *head;
+        BlockName { last, first, is_columnar, at, count }
+    }
+}
 
 /// Summaries of blocks, as far as searches have asked for them.
 #[derive(Debug, Default)]
@@ -27,26 +41,34 @@ struct KnownSummaries {
 }
 
 impl BlockSummaries {
+    /// Returns true if it is known of a block of a segment, before it is read, that no decision of it fits.
+    pub(super) fn deny(&self, head: &BlockInfo, is_columnar: bool, probe: &SearchProbe) -> bool {
+        let known = self.known(&BlockName::new(head, is_columnar));
+        known.is_some_and(|summary| !summary.may_hold(probe))
+    }
+
     /// Returns false if no decision of a block fits; then it need not be read.
-    pub fn may_hold(&self, block: &Block, probe: &SearchProbe) -> bool {
-        match block.may_hold(probe) {
-            Ok(Some(may_hold)) => return may_hold,
-            // What is wrong shows when it is read.
-            Err(_) => return true,
-            Ok(None) => {}
+    pub(super) fn may_hold(&self, block: &Block, probe: &SearchProbe) -> bool {
+        let name = BlockName::new(&block.head, block.is_columnar());
+        if let Some(known) = self.known(&name) {
+            return known.may_hold(probe);
         }
-        let name = (block.head.last, block.head.first, block.head.at);
-        let known = self.0.lock().of.get(&name).cloned();
-        let summary = match known {
-            Some(known) => known,
-            None => {
-                let Some(made) = block.summary() else { return true };
-                let made = Arc::new(made);
-                self.0.lock().keep(name, &made);
-                made
-            }
-        };
-        summary.may_hold(probe)
+        // Where there is no room, some bytes of the file tell: others that are kept would be read again and again.
+        if block.is_columnar() && (block.summary_bytes() == 0 || !self.has_room(block.summary_bytes())) {
+            // What is wrong shows when it is read.
+            return !matches!(block.may_hold(probe), Ok(Some(false)));
+        }
+        let Some(made) = block.summary().map(Arc::new) else { return true };
+        self.0.lock().keep(name, &made);
+        made.may_hold(probe)
+    }
+
+    fn known(&self, name: &BlockName) -> Option<Arc<RecordSummary>> {
+        self.0.lock().of.get(name).cloned()
+    }
+
+    fn has_room(&self, bytes: u64) -> bool {
+        self.0.lock().bytes as u64 + bytes <= BYTES_MAX as u64
     }
 }
 

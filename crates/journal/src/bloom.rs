@@ -76,6 +76,11 @@ impl BloomFilter {
         self.blocks.iter().flatten().flat_map(|word| word.to_le_bytes()).collect()
     }
 
+    /// The filter that has these blocks.
+    pub(crate) fn of_blocks(blocks: Vec<[u32; BLOCK_WORDS]>) -> BloomFilter {
+        BloomFilter { blocks }
+    }
+
     /// Reads a filter; `None` for what is none.
     pub fn from_bytes(bytes: &[u8]) -> Option<BloomFilter> {
         let (blocks, rest) = bytes.as_chunks::<{ 4 * BLOCK_WORDS }>();

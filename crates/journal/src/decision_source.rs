@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::block_summaries::BlockSummaries;
 use super::labels::DecisionLabels;
-use super::ranked::{IdRange, RankedBlocks, ReadBudget};
+use super::ranked::{RankedBlocks, ReadBudget};
 use super::{JournalError, VersionDescription};
-use crate::id::RecordId;
+use crate::id::{IdRange, RecordId};
 
 /// A journal in which decisions are searched: an open one, or the files of one.
 pub trait DecisionSource {

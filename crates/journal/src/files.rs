@@ -207,9 +207,26 @@ impl SegmentBlocks {
                 SegmentPiece::Sound(head) => Some((head.first, head.last)),
                 SegmentPiece::Damaged(_) => None,
             },
-            BlockPositions::Columns(columns) => columns.group(number).map(|group| (group.first, group.last)),
+            BlockPositions::Columns(columns) => columns.ids(number),
             BlockPositions::Damaged(_) => None,
         }
+    }
+
+    /// The head of a block; `None` for what cannot be read.
+    pub(super) fn head(&self, number: usize) -> Option<BlockInfo> {
+        match &self.blocks {
+            BlockPositions::Rows(_, places) => match places.get(number)? {
+                SegmentPiece::Sound(head) => Some(head.clone()),
+                SegmentPiece::Damaged(_) => None,
+            },
+            BlockPositions::Columns(columns) => Block::of_columns(columns, number).map(|block| block.head),
+            BlockPositions::Damaged(_) => None,
+        }
+    }
+
+    /// Returns true if the blocks are groups of columns.
+    pub(super) fn is_columnar(&self) -> bool {
+        matches!(self.blocks, BlockPositions::Columns(_))
     }
 
     /// Returns the number of records of a block, as it says.

@@ -93,6 +93,38 @@ impl RecordId {
     }
 }
 
+/// Ids that are asked for: from one on, up to below another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdRange {
+    /// The smallest.
+    pub from: RecordId,
+    /// The one above the greatest.
+    pub below: RecordId,
+}
+
+impl Default for IdRange {
+    /// All ids.
+    fn default() -> IdRange {
+        IdRange { from: RecordId(0), below: RecordId(u64::MAX) }
+    }
+}
+
+impl IdRange {
+    /// Returns true if the id is in the range.
+    pub fn contains(&self, id: RecordId) -> bool {
+        self.from <= id && id < self.below
+    }
+
+    /// Returns true if there is no id in the range.
+    pub fn is_empty(&self) -> bool {
+        self.from >= self.below
+    }
+
+    pub(crate) fn meets(&self, first: RecordId, last: RecordId) -> bool {
+        first <= last && first < self.below && last >= self.from
+    }
+}
+
 /// The number of a node among those that share their statistics, from 1 to [`NodeNumber::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeNumber(u16);

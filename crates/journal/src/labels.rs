@@ -10,10 +10,10 @@ use std::sync::Arc;
 use event::Time;
 use parking_lot::Mutex;
 
-use super::ranked::{IdRange, RankedBlocks, ReadBudget};
+use super::ranked::{RankedBlocks, ReadBudget};
 use super::visitor::RecordVisitor;
 use super::{JournalError, SkippedData};
-use crate::id::RecordId;
+use crate::id::{IdRange, RecordId};
 
 /// Most decisions whose labels are kept, about 100 bytes each; beyond them those of the oldest are forgotten.
 const LABELS_MAX: usize = 500_000;

@@ -69,12 +69,12 @@ use file::JournalFile;
 use files::{NewestFirstIter, segments_on};
 pub use follower::{FollowerStop, FollowerThreads, retry_pause};
 pub use format::{DamagedStretch, SegmentError};
-pub use id::{IdSource, NodeNumber, RecordId, RecordIdError};
+pub use id::{IdRange, IdSource, NodeNumber, RecordId, RecordIdError};
 pub use json::json_value;
 pub use labels::DecisionLabels;
 pub use loss::{JournalDamage, JournalLosses, MissingRecords, SkippedData};
 use manifest::JournalManifest;
-pub use ranked::{IdRange, RankedBlocks, ReadBudget};
+pub use ranked::{BlockAnswer, RankedBlocks, ReadBudget};
 pub use record::{
     DecisionRow, EncodedRecords, KeyReading, KindDescription, PendingDecision, Record, ReplacedReport,
     ReportRecord, VersionDescription,
@@ -89,7 +89,7 @@ pub use tail::{JournalPosition, JournalTail, TailBatch};
 pub use upload::UploadCensus;
 use upload::UploadCounters;
 pub use verification::{JournalVerification, verify};
-pub use visitor::RecordVisitor;
+pub use visitor::{FactTest, RecordVisitor, RowQuery, StoredFact};
 use writer::{PendingRecords, RecordChunk};
 
 /// Bytes of records that are gathered into one block of rows, about.
@@ -616,17 +616,12 @@ impl Journal {
         JournalArchive::over(Arc::clone(&self.shared.device))
     }
 
-    /// Shows the newest records, at most about `limit`, the newest first, until `each` returns false: what is on its way and the last
-    /// segments' ends.
+    /// The newest records, at most about `limit`, newest last: what is on its way and the last segments' ends.
     ///
     /// # Errors
     /// If a file cannot be read. Damaged parts are passed over.
-    pub fn look_back(
-        &self,
-        limit: usize,
-        each: &mut dyn FnMut(RecordId, Record) -> bool,
-    ) -> Result<(), JournalError> {
-        let mut count = 0;
+    pub fn recent(&self, limit: usize) -> Result<Vec<(RecordId, Record)>, JournalError> {
+        let (mut newest, mut count) = (Vec::new(), 0);
         let (waiting, files) = {
             let state = self.shared.state.lock();
             let is_wanted = |part: &RecordChunk| {
@@ -636,31 +631,15 @@ impl Journal {
             };
             (state.waiting(is_wanted), state.files())
         };
-        let mut show =
-            |records: Vec<(RecordId, Record)>| records.into_iter().rev().all(|(id, record)| each(id, record));
-        if !waiting.iter().all(|bytes| show(Record::decode_all(bytes))) {
-            return Ok(());
-        }
+        waiting.iter().for_each(|bytes| newest.extend(Record::decode_all(bytes).into_iter().rev()));
         let mut blocks = NewestFirstIter::new(files);
         let mut skipped = SkippedData::default();
         while count < limit {
             let Some(block) = blocks.next() else { break };
             let records = skipped.records(block)?;
             count += records.len();
-            if !show(records) {
-                break;
-            }
+            newest.extend(records.into_iter().rev());
         }
-        Ok(())
-    }
-
-    /// The newest records, at most about `limit`, newest last: what is on its way and the last segment's end.
-    pub fn recent(&self, limit: usize) -> Result<Vec<(RecordId, Record)>, JournalError> {
-        let mut newest = Vec::new();
-        self.look_back(limit, &mut |id, record| {
-            newest.push((id, record));
-            true
-        })?;
         newest.reverse();
         Ok(newest)
     }

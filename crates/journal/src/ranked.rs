@@ -11,40 +11,9 @@ use std::sync::Arc;
 use super::columns::IndexCache;
 use super::file::JournalFile;
 use super::files::SegmentBlocks;
-use super::{Block, JournalError, SkippedData};
-use crate::id::RecordId;
-
-/// Ids that are asked for: from one on, up to below another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IdRange {
-    /// The smallest.
-    pub from: RecordId,
-    /// The one above the greatest.
-    pub below: RecordId,
-}
-
-impl Default for IdRange {
-    /// All ids.
-    fn default() -> IdRange {
-        IdRange { from: RecordId(0), below: RecordId(u64::MAX) }
-    }
-}
-
-impl IdRange {
-    /// Returns true if the id is in the range.
-    pub fn contains(&self, id: RecordId) -> bool {
-        self.from <= id && id < self.below
-    }
-
-    /// Returns true if there is no id in the range.
-    pub fn is_empty(&self) -> bool {
-        self.from >= self.below
-    }
-
-    fn meets(&self, first: RecordId, last: RecordId) -> bool {
-        first <= last && first < self.below && last >= self.from
-    }
-}
+use super::summary::SearchProbe;
+use super::{Block, BlockInfo, BlockSummaries, JournalError, SkippedData};
+use crate::id::{IdRange, RecordId};
 
 /// A limit to what is read for one request.
 pub struct ReadBudget<'a> {
@@ -81,6 +50,17 @@ struct BlockRank {
     number: usize,
 }
 
+/// A block of which it was asked whether decisions in it may fit.
+#[derive(Debug)]
+pub enum BlockAnswer {
+    /// Some may: here it is.
+    MayFit(Block),
+    /// None does.
+    FitsNone,
+    /// The block cannot be read, which is noted.
+    Damaged,
+}
+
 #[derive(Debug)]
 struct OpenBlocks {
     blocks: SegmentBlocks,
@@ -102,6 +82,8 @@ pub struct RankedBlocks {
     newest: Option<usize>,
     open: BTreeMap<usize, OpenBlocks>,
     ranks: BinaryHeap<BlockRank>,
+    /// The block whose head was handed on last.
+    current: Option<(BlockRank, BlockInfo)>,
     skipped: SkippedData,
 }
 
@@ -125,8 +107,8 @@ impl RankedBlocks {
         let unopened =
             if ids.is_empty() { Vec::new() } else { segments.into_iter().map(|(_, file)| file).collect() };
         let waiting = waiting.into_iter().map(Some).collect();
-        let (open, skipped) = Default::default();
-        RankedBlocks { ids, indices, waiting, unopened, newest, open, ranks, skipped }
+        let (open, current, skipped) = Default::default();
+        RankedBlocks { ids, indices, waiting, unopened, newest, open, ranks, current, skipped }
     }
 
     /// Returns what was passed over so far because it is damaged.
@@ -142,22 +124,69 @@ impl RankedBlocks {
 
     /// The next block.
     pub fn next_block(&mut self) -> Result<Option<Block>, JournalError> {
+        while self.next_head()?.is_some() {
+            if let Some(block) = self.read()? {
+                return Ok(Some(block));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The head of the next block, of which nothing else is read before [`RankedBlocks::ask`].
+    pub fn next_head(&mut self) -> Result<Option<BlockInfo>, JournalError> {
         loop {
+            self.leave();
             self.reach()?;
-            let Some(BlockRank { segment, number, .. }) = self.ranks.pop() else { return Ok(None) };
-            let Some(open) = self.open.get_mut(&segment) else {
-                match self.waiting.get_mut(number).and_then(Option::take) {
-                    Some(block) => return Ok(Some(block)),
-                    None => continue,
+            let Some(rank) = self.ranks.pop() else { return Ok(None) };
+            let head = match self.open.get(&rank.segment) {
+                Some(open) => open.blocks.head(rank.number),
+                None => {
+                    self.waiting.get(rank.number).and_then(Option::as_ref).map(|block| block.head.clone())
                 }
             };
-            let read = open.blocks.block(number);
+            if let Some(head) = head {
+                self.current = Some((rank, head.clone()));
+                return Ok(Some(head));
+            }
+        }
+    }
+
+    /// Reads the block whose head came last, unless it is known that no decision in it fits.
+    pub fn ask(
+        &mut self,
+        summaries: &BlockSummaries,
+        probe: &SearchProbe,
+    ) -> Result<BlockAnswer, JournalError> {
+        if let Some((rank, head)) = &self.current
+            && let Some(open) = self.open.get(&rank.segment)
+            && summaries.deny(head, open.blocks.is_columnar(), probe)
+        {
+            return Ok(BlockAnswer::FitsNone);
+        }
+        Ok(match self.read()? {
+            None => BlockAnswer::Damaged,
+            Some(block) if summaries.may_hold(&block, probe) => BlockAnswer::MayFit(block),
+            Some(_) => BlockAnswer::FitsNone,
+        })
+    }
+
+    /// Reads the block whose head came last; `None` if it is damaged.
+    fn read(&mut self) -> Result<Option<Block>, JournalError> {
+        let Some((BlockRank { segment, number, .. }, _)) = self.current else { return Ok(None) };
+        let Some(open) = self.open.get_mut(&segment) else {
+            return Ok(self.waiting.get_mut(number).and_then(Option::take));
+        };
+        let read = open.blocks.block(number);
+        Ok(self.skipped.pass(read)?.flatten())
+    }
+
+    /// Lets go of the block whose head came last, and of its segment if that has no more.
+    fn leave(&mut self) {
+        let Some((BlockRank { segment, .. }, _)) = self.current.take() else { return };
+        if let Some(open) = self.open.get_mut(&segment) {
             open.left -= 1;
             if open.left == 0 {
                 self.open.remove(&segment);
-            }
-            if let Some(Some(block)) = self.skipped.pass(read)? {
-                return Ok(Some(block));
             }
         }
     }

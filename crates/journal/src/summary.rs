@@ -128,6 +128,17 @@ impl RecordSummary {
         size_of::<RecordSummary>() + self.filters.iter().flatten().map(BloomFilter::bytes).sum::<usize>()
     }
 
+    /// Reads a summary whose filters are stored; a damaged block of one holds anything.
+    pub(super) fn of_stored(head: &SummaryHead, stored: &[u8], is_checked: bool) -> RecordSummary {
+        let mut blocks = stored.as_chunks::<STORED_BLOCK_BYTES>().0.iter();
+        let filters = head.blocks.map(|count| {
+            let own = blocks.by_ref().take(count as usize);
+            let own = own.map(|bytes| stored_block(bytes, is_checked).unwrap_or([u32::MAX; BLOCK_WORDS]));
+            (count > 0).then(|| BloomFilter::of_blocks(own.collect()))
+        });
+        RecordSummary { head: head.clone(), filters }
+    }
+
     /// Returns the filters as they are stored: block by block, each with its checksum, so that one can be read alone.
     pub(super) fn stored(&self) -> Vec<u8> {
         let mut stored = Vec::new();
@@ -488,6 +499,28 @@ mod tests {
             prop_assert!(!probed(&|probe| probe.scores(Some(1e9), None)));
             prop_assert!(!probed(&|probe| probe.scores(None, Some(0.0))));
         }
+    }
+
+    #[test]
+    fn stored_summaries_say_what_they_said_before() {
+        let text = |number: u64| format!("/shop/{number}/Item");
+        let rows = (0..500).map(|number| samples::row(vec![Some(Value::from(text(number)))]));
+        let bytes: Vec<u8> =
+            rows.flat_map(|row| Record::Decision(Box::new(row)).encode(RecordId(7))).collect();
+        let made = SummaryBuilder::of(&bytes, 500).unwrap();
+        let mut stored = made.stored();
+        let read = RecordSummary::of_stored(&made.head, &stored, true);
+        stored.iter_mut().step_by(STORED_BLOCK_BYTES).for_each(|byte| *byte ^= 1);
+        let damaged = RecordSummary::of_stored(&made.head, &stored, true);
+        let mut denied = 0;
+        for number in 0..1000 {
+            let mut probe = SearchProbe::default();
+            probe.text(&text(number));
+            assert_eq!(read.may_hold(&probe), made.may_hold(&probe), "{number}");
+            assert!(damaged.may_hold(&probe), "{number}");
+            denied += usize::from(!read.may_hold(&probe));
+        }
+        assert!(denied > 400, "{denied}");
     }
 
     #[test]

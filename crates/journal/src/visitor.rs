@@ -1,11 +1,78 @@
 //! Reading of records for those who look at many rows and at little of each: nothing that is passed over is
 //! allocated or made. [`RecordVisitor`] is who looks, at either form of a segment; [`look`] reads rows.
 
-use event::{Facts, Kind, Shingle, Slot, Time};
+use std::fmt;
+
+use event::{Facts, Kind, Shingle, Slot, Time, Type, Value};
+use judge::Action;
 
 use super::encoding::{DecisionHead, DecisionOutcome, RecordFormatError, RecordReader, RecordStart, Result};
 use super::keys;
-use crate::id::RecordId;
+use crate::id::{IdRange, RecordId};
+
+/// The properties of decisions that a visitor wants, as far as all versions have them. A decision has to have all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RowQuery<'w> {
+    /// The ids.
+    pub ids: IdRange,
+    /// One of these actions; any if there are none.
+    pub actions: &'w [Action],
+    /// The least score.
+    pub score_from: Option<f64>,
+    /// The score that is too great, and any above it.
+    pub score_below: Option<f64>,
+    /// A rule that fired, enforced or in shadow.
+    pub rule: Option<&'w str>,
+    /// The caller's name for the event.
+    pub event_id: Option<&'w str>,
+}
+
+impl RowQuery<'_> {
+    /// Returns true if an action is wanted.
+    pub fn has_action(&self, action: Action) -> bool {
+        self.actions.is_empty() || self.actions.contains(&action)
+    }
+
+    /// Returns true if a score is wanted.
+    pub fn has_score(&self, score: f64) -> bool {
+        self.score_from.is_none_or(|from| score >= from) && self.score_below.is_none_or(|below| score < below)
+    }
+
+    /// Returns true if a decision is wanted for which this rule fired.
+    pub fn has_rule(&self, rule: &str) -> bool {
+        self.rule.is_none_or(|wanted| wanted == rule)
+    }
+
+    /// Returns true if an event that its caller calls so is wanted.
+    pub fn has_event_id(&self, event_id: Option<&str>) -> bool {
+        self.event_id.is_none() || self.event_id == event_id
+    }
+}
+
+/// A value of a fact as it is stored, of which a test makes as much as it needs.
+pub trait StoredFact {
+    /// The type of the fact.
+    fn kind(&self) -> Type;
+
+    /// The bytes of a text, of bytes, or of the text that an address is stored as. `None` if it is missing or of another type.
+    fn bytes(&self) -> Option<&[u8]>;
+
+    /// The item of a list with this number, or, with number 0, a text by itself. `None` if it is missing or of another type.
+    fn text(&self, number: usize) -> Option<&[u8]>;
+
+    /// The value, which may be missing. `None` if it is none of its type.
+    fn value(&self) -> Option<Option<Value>>;
+}
+
+/// A test that decisions of a version have to pass for a visitor to want them, and that looks at one fact at a time.
+pub trait FactTest: fmt::Debug + Send {
+    /// The facts, of which one has to pass.
+    fn facts(&self) -> &[Slot];
+
+    /// Returns true if a value passes, which depends on nothing else: values that many decisions share are tested once. `None` if
+    /// it is none of its type.
+    fn passes(&self, value: &dyn StoredFact) -> Option<bool>;
+}
 
 /// Somebody who looks at records, in their order.
 pub trait RecordVisitor<'w> {
@@ -13,6 +80,17 @@ pub trait RecordVisitor<'w> {
     /// told of nothing but where they are. Said before the first [`RecordVisitor::decision`] of the version in a block.
     fn version(&mut self, _pipeline: &str, _version: &str) -> Option<&'w [Option<Slot>]> {
         None
+    }
+
+    /// The decisions that are wanted, if not all records are: then the visitor may be spared others, and is shown no reports. It has
+    /// to look at all that it is shown all the same.
+    fn query(&self) -> Option<RowQuery<'w>> {
+        None
+    }
+
+    /// Tests that decisions of a version have to pass, if there is a query.
+    fn tests(&self, _pipeline: &str, _version: &str) -> &'w [Box<dyn FactTest>] {
+        &[]
     }
 
     /// A decision, and where its facts are put; `None` to pass over them and what was decided.

@@ -437,17 +437,18 @@ impl Store {
         meaning: &dyn CellSemantics,
         each: &mut dyn FnMut(RecordKey, u16, &[u64]),
     ) -> Result<(), StoreError> {
-        self.each_until(meaning, &|| false, each)
+        self.each_until(meaning, (&|_, _| true, &|| false), each)
     }
 
-    /// Calls `each` in the same way until it is over: asked before each segment and each table.
+    /// Calls `each` in the same way with the keys of wanted spaces and kinds, until it is over: asked before each segment and each
+    /// table. What is not wanted is not looked up.
     ///
     /// # Errors
     /// The device's.
     pub fn each_until(
         &self,
         meaning: &dyn CellSemantics,
-        is_over: &(dyn Fn() -> bool + Sync),
+        (is_wanted, is_over): (&dyn Fn(u16, u16) -> bool, &(dyn Fn() -> bool + Sync)),
         each: &mut dyn FnMut(RecordKey, u16, &[u64]),
     ) -> Result<(), StoreError> {
         // No file goes away meanwhile.
@@ -459,6 +460,9 @@ impl Store {
                 }
                 log.scan(segment.slot, &mut |seen, words| {
                     let RecordKey { space, kind, shingle } = seen.key;
+                    if !is_wanted(space, kind) {
+                        return;
+                    }
                     let (shard, hash) = KeyHash::of(space, kind, shingle);
                     if matches!(self.shards[shard].lock().find(hash), KeyLookup::Cold(_, at, _) if at == seen.position) {
                         each(seen.key, seen.tag, words);
@@ -473,7 +477,13 @@ impl Store {
                 }
                 shard.lock().each_hot(table, &mut |hash, tag, words| {
                     let (space, kind) = meaning.kind(tag);
-                    each(RecordKey { space, kind, shingle: hash.shingle(space, kind, number) }, tag, words);
+                    if is_wanted(space, kind) {
+                        each(
+                            RecordKey { space, kind, shingle: hash.shingle(space, kind, number) },
+                            tag,
+                            words,
+                        );
+                    }
                 });
             }
         }

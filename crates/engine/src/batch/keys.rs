@@ -443,8 +443,7 @@ impl<'a> ColumnHasher<'a, '_> {
 
     fn is_by_column(&self, field: KeyField) -> bool {
         let columns = &self.pipeline.columns;
-        let KeyField { slot, normalise } = field;
-        let wanted = self.pipeline.schema.column(slot).kind;
+        let KeyField { slot, kind: wanted, normalise } = field;
         let is_event = slot == columns.event.time || slot == columns.event.arrival;
         let is_network = columns.networks.iter().any(|(_, network)| *network == slot);
         !is_event
@@ -463,22 +462,19 @@ impl<'a> ColumnHasher<'a, '_> {
     }
 
     /// The shingles of one field; `None` if no row has it.
-    fn shingles(&self, KeyField { slot, normalise }: KeyField) -> Option<RowValues<Shingle>> {
+    fn shingles(&self, KeyField { slot, kind, normalise }: KeyField) -> Option<RowValues<Shingle>> {
         let (column, prefixes) = self.source(slot)?;
         Some(match prefixes {
             Some(prefixes) => column.networks(self.rows, prefixes, self.secret),
-            None => {
-                let wanted = self.pipeline.schema.column(slot).kind;
-                column.shingles(self.rows, wanted, normalise, self.secret)
-            }
+            None => column.shingles(self.rows, kind, normalise, self.secret),
         })
     }
 
     /// The shingles of several fields together; `None` if no row has one of them.
     fn composite(&self, fields: &[KeyField]) -> Option<RowValues<Shingle>> {
-        let parts = fields.iter().map(|KeyField { slot, normalise }| {
+        let parts = fields.iter().map(|KeyField { slot, kind, normalise }| {
             let (column, prefixes) = self.source(*slot)?;
-            Some(column.parts(self.pipeline.schema.column(*slot).kind, *normalise, prefixes))
+            Some(column.parts(*kind, *normalise, prefixes))
         });
         let parts: Vec<ColumnParts<'_, '_>> = parts.collect::<Option<_>>()?;
         let mut piece = CompositePiece::default();

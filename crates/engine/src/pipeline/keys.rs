@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use event::{Facts, Key, Kind, Secret, Shingle, Table, TableIndex, Time};
+use event::{Facts, Key, Secret, Shingle, Table, TableIndex, Time};
 use smallvec::SmallVec;
 
 use super::classifiers::TokenKeys;
@@ -314,16 +314,4 @@ pub(crate) fn pieces(plan: &KindPlan, facts: &Facts, mut each: impl FnMut(&str))
 pub(crate) fn once(pipeline: &Pipeline, secret: &Secret, what: &str, id: &str) -> Key {
     let name = format!("{what}\0{}\0{id}", pipeline.name);
     Key { space: pipeline.space, kind: ONCE, shingle: secret.shingle(name.as_bytes()) }
-}
-
-/// The piece, for people, of every key in a row whose fact was journalled.
-pub(crate) fn labels(
-    pipeline: &Pipeline,
-    secret: &Secret,
-    facts: &Facts,
-    mut each: impl FnMut(Kind, Shingle, &str),
-) {
-    for plan in &pipeline.kinds {
-        pieces(plan, facts, |piece| each(plan.kind, secret.shingle(piece.as_bytes()), piece));
-    }
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use event::{Facts, Kind, Shingle};
 use event_listener::Event as Signal;
+use journal::IdRange;
 use parking_lot::Mutex;
 use plan::Pipeline;
 
@@ -212,12 +213,13 @@ impl DecisionWatch {
     /// The decision as it is shown, if it fits.
     fn listed(&mut self, decision: &LiveDecision) -> Option<ListedDecision> {
         let LiveDecision { listed, pipeline, facts, keys } = decision;
-        let DecisionFilter { pipeline: wanted, rule, event_id, .. } = &self.filter;
-        let fired = || listed.rules.iter().map(|(rule, _)| rule).chain(&listed.shadow);
-        let fits = wanted.as_ref().is_none_or(|wanted| *wanted == listed.pipeline)
-            && rule.as_ref().is_none_or(|rule| fired().any(|fired| fired == rule))
-            && (event_id.is_none() || *event_id == listed.event_id)
-            && self.filter.fits_outcome(listed.score, listed.action);
+        let query = self.filter.row_query(IdRange::default());
+        let mut fired = listed.rules.iter().map(|(rule, _)| rule).chain(&listed.shadow);
+        let fits = self.filter.pipeline.as_ref().is_none_or(|wanted| *wanted == listed.pipeline)
+            && (query.rule.is_none() || fired.any(|fired| query.has_rule(fired)))
+            && query.has_event_id(listed.event_id.as_deref())
+            && query.has_score(listed.score)
+            && query.has_action(listed.action);
         if !fits {
             return None;
         }

@@ -7,12 +7,13 @@ use std::ops::Range;
 use content::piece::Normalisation;
 use event::{Facts, Kind, Shingle, Slot, Type, Value};
 use journal::{
-    Block, DecisionHead, DecisionOutcome, DecisionSource, IdRange, RecordId, RecordVisitor, SearchProbe,
-    SegmentError, VersionDescription, lower_case,
+    Block, DecisionHead, DecisionOutcome, DecisionSource, FactTest, IdRange, RecordId, RecordVisitor,
+    RowQuery, SearchProbe, SegmentError, VersionDescription, lower_case,
 };
 use judge::{Action, Condition};
 
 use super::DecisionFilter;
+use super::fact_tests::{self, PieceTest, TextTest};
 use super::logged_scope;
 
 /// A key that is looked for in a pipeline.
@@ -50,6 +51,8 @@ pub(super) struct VersionMatcher {
     /// The columns in which a text is looked for.
     texts: Vec<Slot>,
     key: KeyTest,
+    /// Tests of single facts that each row which fits passes.
+    tests: Vec<Box<dyn FactTest>>,
 }
 
 /// Versions that were met, to which references are handed out while others are added.
@@ -81,11 +84,16 @@ impl VersionArena {
 }
 
 impl DecisionFilter {
-    /// Returns true if score and action are among those that are looked for.
-    pub(super) fn fits_outcome(&self, score: f64, action: Action) -> bool {
-        (self.actions.is_empty() || self.actions.contains(&action))
-            && self.score_from.is_none_or(|from| score >= from)
-            && self.score_below.is_none_or(|below| score < below)
+    /// The part that is asked of decisions of any version, whose ids are in a range.
+    pub(super) fn row_query(&self, ids: IdRange) -> RowQuery<'_> {
+        RowQuery {
+            ids,
+            actions: &self.actions,
+            score_from: self.score_from,
+            score_below: self.score_below,
+            rule: self.rule.as_deref(),
+            event_id: self.event_id.as_deref(),
+        }
     }
 }
 
@@ -130,20 +138,7 @@ impl<'a, S: DecisionSource + ?Sized> RowMatcher<'a, S> {
     /// # Errors
     /// If the block is damaged.
     pub(super) fn matches(&self, block: &Block, ids: IdRange) -> Result<Vec<RecordId>, SegmentError> {
-        let DecisionFilter { actions, score_from, score_below, rule, event_id, .. } = self.filter;
-        let by_verdict = !actions.is_empty()
-            || score_from.is_some()
-            || score_below.is_some()
-            || rule.is_some()
-            || event_id.is_some();
-        // Facts are most of what there is to read, and mostly no verdict of a group fits.
-        if by_verdict && self.reads_facts() && block.is_columnar() {
-            let found = self.look(block, ids, false, None)?;
-            if found.is_empty() {
-                return Ok(found);
-            }
-        }
-        self.look(block, ids, true, None)
+        self.look(block, ids, None)
     }
 
     fn reads_facts(&self) -> bool {
@@ -154,13 +149,11 @@ impl<'a, S: DecisionSource + ?Sized> RowMatcher<'a, S> {
         &self,
         block: &Block,
         ids: IdRange,
-        reads_facts: bool,
         fired: Option<&mut FiredRows>,
     ) -> Result<Vec<RecordId>, SegmentError> {
         let mut visitor = MatchVisitor {
             matcher: self,
-            ids,
-            reads_facts,
+            query: self.filter.row_query(ids),
             needs_keys: false,
             version: None,
             facts: Facts::default(),
@@ -182,7 +175,7 @@ impl<'a, S: DecisionSource + ?Sized> RowMatcher<'a, S> {
         ids: IdRange,
         into: &mut FiredRows,
     ) -> Result<(), SegmentError> {
-        self.look(block, ids, true, Some(into)).map(drop)
+        self.look(block, ids, Some(into)).map(drop)
     }
 
     fn version(&self, pipeline: &str, version: &str) -> &'a VersionMatcher {
@@ -196,7 +189,10 @@ impl<'a, S: DecisionSource + ?Sized> RowMatcher<'a, S> {
             return made;
         }
         match self.source.version(version) {
-            Ok(description) => made.compile(self.filter, self.keys, &description),
+            Ok(description) => {
+                made.compile(self.filter, self.keys, &description);
+                made.compile_tests(self.filter.condition.as_deref(), self.text.as_deref(), &description);
+            }
             // Nothing says which its facts are.
             Err(_) => made.fits_none = true,
         }
@@ -230,6 +226,7 @@ impl VersionMatcher {
             condition: None,
             texts: Vec::new(),
             key: KeyTest::Any,
+            tests: Vec::new(),
         }
     }
 
@@ -278,6 +275,25 @@ impl VersionMatcher {
         }
     }
 
+    /// Makes the tests of single facts, those first that pass over most for the least work.
+    fn compile_tests(
+        &mut self,
+        condition: Option<&str>,
+        text: Option<&str>,
+        description: &VersionDescription,
+    ) {
+        if let KeyTest::Made(piece, fields) = &self.key
+            && let [(slot, normalise)] = fields[..]
+        {
+            self.tests.push(Box::new(PieceTest { facts: [slot], normalise, piece: piece.clone() }));
+        }
+        self.tests
+            .extend(condition.into_iter().flat_map(|source| fact_tests::of_condition(source, description)));
+        if let Some(text) = text {
+            self.tests.push(Box::new(TextTest { facts: self.texts.clone(), text: text.to_owned() }));
+        }
+    }
+
     /// Returns true if it is for this version.
     pub(super) fn is_of(&self, pipeline: &str, version: &str) -> bool {
         self.version == version && self.pipeline == pipeline
@@ -302,7 +318,7 @@ impl VersionMatcher {
         has_key
             && self.condition.as_ref().is_none_or(|condition| condition.fires(facts))
             && text.is_none_or(|text| {
-                self.texts.iter().any(|slot| facts.get(*slot).is_some_and(|value| contains(value, text)))
+                self.texts.iter().any(|slot| facts.get(*slot).is_some_and(|value| has_text(value, text)))
             })
     }
 }
@@ -327,12 +343,17 @@ fn makes(facts: &Facts, fields: &[(Slot, Normalisation)], piece: &str) -> bool {
 }
 
 /// Returns true if a value contains a text that is in lower case.
-fn contains(value: &Value, text: &str) -> bool {
+fn has_text(value: &Value, text: &str) -> bool {
     match value {
-        Value::String(value) => lower_case(value).contains(text),
-        Value::List(items) => items.iter().any(|item| lower_case(item).contains(text)),
+        Value::String(value) => contains(value, text),
+        Value::List(items) => items.iter().any(|item| contains(item, text)),
         _ => false,
     }
+}
+
+/// Returns true if a text contains another one that is in lower case, in capitals or not.
+pub(super) fn contains(value: &str, text: &str) -> bool {
+    lower_case(value).contains(text)
 }
 
 /// A decision that fits, and what fired.
@@ -407,8 +428,7 @@ struct MatchedRow<'a> {
 /// Looks at the rows of a block.
 struct MatchVisitor<'m, 'a, S: ?Sized> {
     matcher: &'m RowMatcher<'a, S>,
-    ids: IdRange,
-    reads_facts: bool,
+    query: RowQuery<'a>,
     /// A version was met whose rows do not log what the key is made of.
     needs_keys: bool,
     /// The version that was met last.
@@ -438,17 +458,20 @@ impl<'a, S: DecisionSource + ?Sized> MatchVisitor<'_, 'a, S> {
 impl<'a, S: DecisionSource + ?Sized> RecordVisitor<'a> for MatchVisitor<'_, 'a, S> {
     fn version(&mut self, pipeline: &str, version: &str) -> Option<&'a [Option<Slot>]> {
         let met = self.meet(pipeline, version);
-        let wanted = if self.reads_facts { &met.wanted[..] } else { &[] };
-        (!met.fits_none).then_some(wanted)
+        (!met.fits_none).then_some(&met.wanted[..])
+    }
+
+    fn query(&self) -> Option<RowQuery<'a>> {
+        Some(self.query)
+    }
+
+    fn tests(&self, pipeline: &str, version: &str) -> &'a [Box<dyn FactTest>] {
+        &self.matcher.version(pipeline, version).tests
     }
 
     fn decision(&mut self, head: &DecisionHead<'_>) -> Option<&mut Facts> {
         let met = self.meet(head.pipeline, head.version);
-        let filter = self.matcher.filter;
-        if met.fits_none
-            || !self.ids.contains(head.id)
-            || filter.event_id.as_ref().is_some_and(|wanted| head.event_id != Some(wanted))
-        {
+        if met.fits_none || !self.query.ids.contains(head.id) || !self.query.has_event_id(head.event_id) {
             return None;
         }
         for slot in &met.slots {
@@ -458,14 +481,14 @@ impl<'a, S: DecisionSource + ?Sized> RecordVisitor<'a> for MatchVisitor<'_, 'a, 
             id: head.id,
             version: met,
             has_key: false,
-            has_rule: filter.rule.is_none(),
+            has_rule: self.query.rule.is_none(),
             fired: self.fired.as_ref().map_or(0, |fired| fired.fired.len()),
         });
         Some(&mut self.facts)
     }
 
     fn wants_event_ids(&self) -> bool {
-        self.matcher.filter.event_id.is_some()
+        self.query.event_id.is_some()
     }
 
     fn wants_probabilities(&self) -> bool {
@@ -474,7 +497,7 @@ impl<'a, S: DecisionSource + ?Sized> RecordVisitor<'a> for MatchVisitor<'_, 'a, 
 
     fn wants_keys(&self) -> bool {
         // Versions are met before keys are read.
-        self.reads_facts && self.needs_keys
+        self.needs_keys
     }
 
     fn key(&mut self, kind: Kind, shingle: Shingle) {
@@ -489,16 +512,15 @@ impl<'a, S: DecisionSource + ?Sized> RecordVisitor<'a> for MatchVisitor<'_, 'a, 
         if let Some(fired) = &mut self.fired {
             fired.add(rule, is_shadow);
         }
-        if let (Some(row), Some(wanted)) = (&mut self.row, &self.matcher.filter.rule) {
-            row.has_rule |= rule == wanted;
+        if let Some(row) = &mut self.row {
+            row.has_rule |= self.query.has_rule(rule);
         }
     }
 
     fn decided(&mut self, DecisionOutcome { score, probability, action }: DecisionOutcome) {
         let Some(MatchedRow { id, version, has_key, has_rule, fired }) = self.row.take() else { return };
-        let fits = has_rule && self.matcher.filter.fits_outcome(score, action);
-        let text = self.matcher.text.as_deref();
-        let fits = fits && (!self.reads_facts || version.fits(&self.facts, text, has_key));
+        let fits = has_rule && self.query.has_score(score) && self.query.has_action(action);
+        let fits = fits && version.fits(&self.facts, self.matcher.text.as_deref(), has_key);
         match &mut self.fired {
             Some(rows) if fits => {
                 let rules = fired..rows.fired.len();

@@ -9,6 +9,7 @@
 //! after the first page was asked for are not on later ones.
 
 pub(crate) mod common;
+mod fact_tests;
 pub(crate) mod live;
 mod logged_scope;
 mod matcher;
@@ -19,8 +20,8 @@ use std::sync::Arc;
 
 use event::{Column, Facts, Secret, Time, Value};
 use journal::{
-    Block, DecisionLabels, DecisionRow, DecisionSource, IdRange, JournalArchive, JournalError, ReadBudget,
-    Record, RecordId, SkippedData, VersionDescription,
+    Block, BlockAnswer, DecisionLabels, DecisionRow, DecisionSource, IdRange, JournalArchive, JournalError,
+    ReadBudget, Record, RecordId, SkippedData, VersionDescription,
 };
 use judge::{Action, Diagnostic};
 use plan::Plan;
@@ -238,7 +239,20 @@ impl Engine {
         budget: &mut ReadBudget<'_>,
     ) -> Result<DecisionPage, DecisionSearchError> {
         let journal = self.journal.as_ref().ok_or(DecisionSearchError::NoJournal)?;
-        search(&**journal, &self.plan(), &self.secret, query, budget)
+        list(&**journal, &self.plan(), &self.secret, query, budget)
+    }
+
+    /// The rows of past decisions, as [`Engine::search_decisions`] finds them.
+    pub(crate) fn find_rows(
+        &self,
+        query: &DecisionQuery,
+        budget: &mut ReadBudget<'_>,
+    ) -> Result<FoundDecisions<DecisionRow>, DecisionSearchError> {
+        let journal = self.journal.as_ref().ok_or(DecisionSearchError::NoJournal)?;
+        search(&**journal, (&self.plan(), &self.secret), query, budget, &mut |_, row| {
+            let bytes = bytes_of_row(&row);
+            (row, bytes)
+        })
     }
 }
 
@@ -263,7 +277,7 @@ impl Directory {
         query: &DecisionQuery,
         budget: &mut ReadBudget<'_>,
     ) -> Result<DecisionPage, DecisionSearchError> {
-        search(archive, plan, &self.secret()?, query, budget)
+        list(archive, plan, &self.secret()?, query, budget)
     }
 }
 
@@ -315,31 +329,89 @@ fn check(
     Ok(keys)
 }
 
-fn search(
+/// Decisions that fit, newest first, as far as they were looked for.
+#[derive(Debug)]
+pub(crate) struct FoundDecisions<T> {
+    /// The decisions, in the form that was asked for.
+    pub(crate) decisions: Vec<(RecordId, T)>,
+    /// See [`DecisionPage::next`].
+    pub(crate) next: Option<RecordId>,
+    is_partial: bool,
+    looked_at: u64,
+    skipped: SkippedData,
+}
+
+/// Makes a page of decisions as they are listed.
+fn list(
     source: &(impl DecisionSource + ?Sized),
     plan: &Plan,
     secret: &Secret,
     query: &DecisionQuery,
     budget: &mut ReadBudget<'_>,
 ) -> Result<DecisionPage, DecisionSearchError> {
+    let mut descriptions = BTreeMap::new();
+    let mut make = |id, row| {
+        let listed = listed(source, &mut descriptions, &query.facts, (id, row));
+        let bytes = bytes_of_listed(&listed);
+        (listed, bytes)
+    };
+    let found = search(source, (plan, secret), query, budget, &mut make)?;
+    let mut page = DecisionPage {
+        decisions: found.decisions.into_iter().map(|(_, decision)| decision).collect(),
+        next: found.next,
+        is_partial: found.is_partial,
+        labels_from: None,
+        looked_at: found.looked_at,
+        skipped: found.skipped,
+    };
+    if let Some(last) = page.decisions.last() {
+        let mut budget = ReadBudget { records: LABEL_RECORDS, is_over: budget.is_over };
+        let labels = source.labels();
+        if !source.read_labels(last.id, &mut budget)? {
+            page.labels_from = Some(labels.known_from());
+        }
+        for decision in &mut page.decisions {
+            decision.label = labels.of(decision.id);
+        }
+    }
+    Ok(page)
+}
+
+/// Makes what is wanted of a decision that fits, and says how many bytes that takes up, about.
+type RowMaker<'m, T> = dyn FnMut(RecordId, DecisionRow) -> (T, usize) + 'm;
+
+fn search<T>(
+    source: &(impl DecisionSource + ?Sized),
+    (plan, secret): (&Plan, &Secret),
+    query: &DecisionQuery,
+    budget: &mut ReadBudget<'_>,
+    make: &mut RowMaker<'_, T>,
+) -> Result<FoundDecisions<T>, DecisionSearchError> {
     let keys = check(&query.filter, plan, secret)?;
     let arena = VersionArena::default();
     let matcher = RowMatcher::new(&query.filter, &keys, source, &arena);
     let probe = matcher.probe();
-    let mut page = PageBuilder::new(query, source);
+    let mut page = PageBuilder::new(query, source, make);
     let ids = query.ids();
     let mut blocks = source.ranked(ids)?;
     let mut below = ids.below;
-    while let Some(block) = blocks.next_block()? {
-        let head = block.head.clone();
+    while let Some(head) = blocks.next_head()? {
         if !page.knows_labels(head.first.max(ids.from), budget)? {
             page.stop_at(below);
             break;
         }
+        let answer = match page.may_have(&head) {
+            true => blocks.ask(source.summaries(), &probe)?,
+            false => BlockAnswer::FitsNone,
+        };
+        let block = match answer {
+            BlockAnswer::MayFit(block) => Some(block),
+            BlockAnswer::FitsNone => None,
+            BlockAnswer::Damaged => continue,
+        };
         page.page.looked_at += u64::from(head.count);
-        let may_have = page.may_have(&head) && source.summaries().may_hold(&block, &probe);
-        budget.take(if may_have { head.count } else { head.count.div_ceil(PASSED_RECORDS) });
-        if may_have {
+        budget.take(if block.is_some() { head.count } else { head.count.div_ceil(PASSED_RECORDS) });
+        if let Some(block) = block {
             let found = matcher.matches(&block, ids).map_err(|error| block.error(error));
             if let Some(found) = page.page.skipped.pass(found)? {
                 page.add(&block, found)?;
@@ -363,28 +435,33 @@ fn search(
     page.page.skipped.stretches += skipped.stretches;
     page.page.skipped.bytes += skipped.bytes;
     page.page.skipped.records += skipped.records;
-    page.finish(budget)
+    Ok(page.finish())
 }
 
 /// A page that is being filled.
-struct PageBuilder<'q, S: ?Sized> {
+struct PageBuilder<'q, 'm, S: ?Sized, T> {
     query: &'q DecisionQuery,
     source: &'q S,
+    make: &'q mut RowMaker<'m, T>,
     limit: usize,
-    page: DecisionPage,
+    page: FoundDecisions<T>,
     bytes: usize,
-    /// Decisions that fit, above which there may be others.
-    ready: BTreeMap<RecordId, ListedDecision>,
+    /// Decisions that fit, above which there may be others, each with the bytes that it takes up.
+    ready: BTreeMap<RecordId, (T, usize)>,
     /// Decisions that fit were left out, as a page has no room for so many.
     has_more: bool,
-    descriptions: BTreeMap<String, Option<Arc<VersionDescription>>>,
 }
 
-impl<'q, S: DecisionSource + ?Sized> PageBuilder<'q, S> {
-    fn new(query: &'q DecisionQuery, source: &'q S) -> PageBuilder<'q, S> {
-        let (page, ready, descriptions) = Default::default();
+impl<'q, 'm, S: DecisionSource + ?Sized, T> PageBuilder<'q, 'm, S, T> {
+    fn new(
+        query: &'q DecisionQuery,
+        source: &'q S,
+        make: &'q mut RowMaker<'m, T>,
+    ) -> PageBuilder<'q, 'm, S, T> {
+        let (decisions, next, is_partial, looked_at, skipped) = Default::default();
+        let page = FoundDecisions { decisions, next, is_partial, looked_at, skipped };
         let limit = query.limit.clamp(1, PAGE_MAX);
-        PageBuilder { query, source, limit, page, bytes: 0, ready, has_more: false, descriptions }
+        PageBuilder { query, source, make, limit, page, bytes: 0, ready: BTreeMap::new(), has_more: false }
     }
 
     /// Makes sure that the labels of decisions from this id on are known, if they are chosen by them. False if the budget is
@@ -423,42 +500,10 @@ impl<'q, S: DecisionSource + ?Sized> PageBuilder<'q, S> {
         let read = block.find_all(&wanted).map_err(|error| block.error(error));
         for (id, record) in self.page.skipped.pass(read)?.unwrap_or_default() {
             if let Record::Decision(row) = record {
-                let listed = self.listed(id, *row);
-                self.ready.insert(id, listed);
+                self.ready.insert(id, (self.make)(id, *row));
             }
         }
         Ok(())
-    }
-
-    fn listed(&mut self, id: RecordId, row: DecisionRow) -> ListedDecision {
-        let facts = match &self.query.facts {
-            FactSelection::None => Vec::new(),
-            selection => {
-                let source = self.source;
-                let known = self.descriptions.entry(row.version.clone());
-                let description = known.or_insert_with(|| source.version(&row.version).ok());
-                description
-                    .as_deref()
-                    .map_or_else(Vec::new, |known| chosen(selection, &known.columns, &row.facts))
-            }
-        };
-        let verdict = row.verdict;
-        ListedDecision {
-            id,
-            pipeline: row.pipeline,
-            version: row.version,
-            event_id: row.event_id,
-            time: row.time,
-            arrival: row.arrival,
-            duplicate: row.duplicate,
-            action: verdict.action,
-            score: verdict.score,
-            probability: verdict.probability,
-            rules: verdict.reasons.into_iter().map(|reason| (reason.rule, reason.score)).collect(),
-            shadow: verdict.shadow.into_iter().map(|reason| reason.rule).collect(),
-            label: None,
-            facts,
-        }
     }
 
     /// Puts those on the page above which nothing is to come, and returns true if it is full.
@@ -470,9 +515,9 @@ impl<'q, S: DecisionSource + ?Sized> PageBuilder<'q, S> {
                 self.has_more = true;
                 return true;
             }
-            let Some((_, decision)) = self.ready.pop_last() else { break };
-            self.bytes += size(&decision);
-            self.page.decisions.push(decision);
+            let Some((id, (decision, bytes))) = self.ready.pop_last() else { break };
+            self.bytes += bytes;
+            self.page.decisions.push((id, decision));
         }
         let is_full = self.page.decisions.len() >= self.limit || self.bytes >= PAGE_BYTES;
         self.has_more |= is_full && (greatest.is_some() || !self.ready.is_empty());
@@ -485,30 +530,68 @@ impl<'q, S: DecisionSource + ?Sized> PageBuilder<'q, S> {
         self.page.next = Some(below);
     }
 
-    /// Adds labels, and says where the next page begins.
-    fn finish(mut self, budget: &ReadBudget<'_>) -> Result<DecisionPage, DecisionSearchError> {
-        if let Some(last) = self.page.decisions.last() {
-            if self.has_more && !self.page.is_partial {
-                self.page.next = Some(last.id);
-            }
-            let mut budget = ReadBudget { records: LABEL_RECORDS, is_over: budget.is_over };
-            let labels = self.source.labels();
-            if !self.source.read_labels(last.id, &mut budget)? {
-                self.page.labels_from = Some(labels.known_from());
-            }
-            for decision in &mut self.page.decisions {
-                decision.label = labels.of(decision.id);
-            }
+    /// Says where the next page begins.
+    fn finish(mut self) -> FoundDecisions<T> {
+        if let Some((last, _)) = self.page.decisions.last()
+            && self.has_more
+            && !self.page.is_partial
+        {
+            self.page.next = Some(*last);
         }
-        Ok(self.page)
+        self.page
+    }
+}
+
+/// The descriptions of versions that were met, those that are not known among them.
+type KnownDescriptions = BTreeMap<String, Option<Arc<VersionDescription>>>;
+
+/// Returns a decision as it is listed, whose label is not known yet.
+fn listed(
+    source: &(impl DecisionSource + ?Sized),
+    descriptions: &mut KnownDescriptions,
+    selection: &FactSelection,
+    (id, row): (RecordId, DecisionRow),
+) -> ListedDecision {
+    let facts = match selection {
+        FactSelection::None => Vec::new(),
+        selection => {
+            let known = descriptions.entry(row.version.clone());
+            let description = known.or_insert_with(|| source.version(&row.version).ok());
+            description
+                .as_deref()
+                .map_or_else(Vec::new, |known| chosen(selection, &known.columns, &row.facts))
+        }
+    };
+    let verdict = row.verdict;
+    ListedDecision {
+        id,
+        pipeline: row.pipeline,
+        version: row.version,
+        event_id: row.event_id,
+        time: row.time,
+        arrival: row.arrival,
+        duplicate: row.duplicate,
+        action: verdict.action,
+        score: verdict.score,
+        probability: verdict.probability,
+        rules: verdict.reasons.into_iter().map(|reason| (reason.rule, reason.score)).collect(),
+        shadow: verdict.shadow.into_iter().map(|reason| reason.rule).collect(),
+        label: None,
+        facts,
     }
 }
 
 /// Bytes that a listed decision takes up in memory, about.
-fn size(decision: &ListedDecision) -> usize {
+fn bytes_of_listed(decision: &ListedDecision) -> usize {
     let facts = decision.facts.iter().map(|(name, value)| name.len() + bytes_of(value));
     let rules = decision.rules.iter().map(|(rule, _)| rule).chain(&decision.shadow);
     512 + facts.sum::<usize>() + rules.map(|rule| rule.len() + 32).sum::<usize>()
+}
+
+/// Bytes that a row takes up in memory, about.
+fn bytes_of_row(row: &DecisionRow) -> usize {
+    let facts = row.facts.values().iter().map(|value| value.as_ref().map_or(size_of::<Value>(), bytes_of));
+    1024 + facts.sum::<usize>() + row.keys.iter().map(|key| size_of_val(key) + 32).sum::<usize>()
 }
 
 fn bytes_of(value: &Value) -> usize {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use event::{Secret, Time};
-use journal::{DecisionSource, JournalArchive, ReadBudget, RecordId, SkippedData};
+use journal::{BlockAnswer, DecisionSource, JournalArchive, ReadBudget, RecordId, SkippedData};
 use judge::Action;
 use plan::{Pipeline, Plan};
 
@@ -204,19 +204,22 @@ fn statistics(
     let ids = filter.ids();
     let mut blocks = source.ranked(ids)?;
     let mut fired = FiredRows::default();
-    while let Some(block) = blocks.next_block()? {
-        let head = block.head.clone();
+    while let Some(head) = blocks.next_head()? {
         if !source.read_labels(head.first.max(ids.from), budget)? && budget.is_spent() {
             sums.made.reached = Some(head.last.time());
             break;
         }
-        let may_have = source.summaries().may_hold(&block, &probe);
-        budget.take(if may_have { head.count } else { head.count.div_ceil(PASSED_RECORDS) });
+        let block = match blocks.ask(source.summaries(), &probe)? {
+            BlockAnswer::MayFit(block) => Some(block),
+            BlockAnswer::FitsNone => None,
+            BlockAnswer::Damaged => continue,
+        };
+        budget.take(if block.is_some() { head.count } else { head.count.div_ceil(PASSED_RECORDS) });
         sums.made.looked_at += u64::from(head.count);
         fired.clear();
-        let found = match may_have {
-            true => matcher.fired(&block, ids, &mut fired).map_err(|error| block.error(error)),
-            false => Ok(()),
+        let found = match block {
+            Some(block) => matcher.fired(&block, ids, &mut fired).map_err(|error| block.error(error)),
+            None => Ok(()),
         };
         if sums.made.skipped.pass(found)?.is_some() {
             for row in fired.rows().filter(|row| filter.fits_label(source.labels(), row.id)) {

@@ -2,6 +2,7 @@
 //! written, and turned into columns.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use engine::{
@@ -38,6 +39,9 @@ journal = false
 [[field]]
 name = "size"
 type = "integer"
+[[field]]
+name = "address"
+type = "ip"
 [[kind]]
 name = "user"
 of = "user"
@@ -48,9 +52,16 @@ of = ["user", "size"]
 [[kind]]
 name = "body"
 of = "body"
+[[kind]]
+name = "address"
+of = "address"
+[[kind]]
+name = "network"
+of = "address"
+prefix = { ipv4 = 24, ipv6 = 48 }
 [[statistic]]
 name = "counts"
-keys = ["user", "user_size", "body"]
+keys = ["user", "user_size", "body", "network"]
 counts = ["seen", "bad"]
 windows = ["10m x 144"]
 [feedback]
@@ -98,6 +109,9 @@ action = \"reject\"
 ";
 
 const USERS: [&str; 4] = ["ann@example.org", "Bob@Example.org", "eve@example.net", "no address"];
+/// One of version 4, as it is and within version 6.
+const ADDRESSES: [&str; 5] =
+    ["192.0.2.7", "::ffff:192.0.2.7", "192.0.2.70", "2001:db8::7", "2001:0DB8:0:0:0:0:0:70"];
 const TEXTS: [&str; 5] = ["buy NOW", "hello", "GRÜSSE aus Köln", "buy a boat", ""];
 
 fn plan() -> Plan {
@@ -121,6 +135,7 @@ struct Row {
     link: Option<&'static str>,
     body: &'static str,
     size: i64,
+    address: Option<IpAddr>,
     action: Action,
     score: f64,
     rules: Vec<String>,
@@ -168,6 +183,7 @@ impl Forum {
             link: random.one_in(3).then_some("https://Shop.example/boat"),
             body: random.pick::<&str>(&["secret one", "secret two"]),
             size: random.between(0, 99),
+            address: random.one_in(2).then(|| random.pick::<&str>(&ADDRESSES).parse().unwrap()),
             action: Action::Accept,
             score: 0.0,
             rules: Vec::new(),
@@ -178,6 +194,9 @@ impl Forum {
             event.push("user", row.user);
             event.push("body", row.body);
             event.push("size", row.size);
+            if let Some(address) = row.address {
+                event.push("address", address);
+            }
             if let Some(link) = row.link {
                 event.push("links", Value::from(vec![link.to_owned()]));
             }
@@ -226,6 +245,11 @@ impl Model {
         };
         let key = |KeyChoice { kind, value }: &KeyChoice| match kind.as_str() {
             "user" => row.user.to_lowercase() == value.to_lowercase() && row.user.contains('@'),
+            "address" => {
+                row.address.map(|it| it.to_canonical())
+                    == value.parse().ok().map(|it: IpAddr| it.to_canonical())
+            }
+            "network" => row.address.is_some_and(|it| network_of(it) == value),
             "user_size" => format!("[\"{}\",\"{}\"]", row.user, row.size) == *value,
             _ => row.body == value,
         };
@@ -234,11 +258,25 @@ impl Model {
             (LabelFilter::Labelled, label) => label.is_some(),
             (LabelFilter::Unlabelled, label) => label.is_none(),
         };
+        let is_at = |address: &str| row.address.map(|it| it.to_canonical()) == address.parse().ok();
         let condition = |source: &String| match source.as_str() {
             "size >= 90 || text.contains('boat')" => {
                 is_forum && (row.size >= 90 || row.text.contains("boat"))
             }
             "text.startsWith('buy')" => row.text.starts_with("buy"),
+            "text.startsWith('buy') && size < 20" => is_forum && row.text.starts_with("buy") && row.size < 20,
+            "(size < 5 || size > 95) && (user == 'ann@example.org' || text == '')" => {
+                let is_outside = row.size < 5 || row.size > 95;
+                is_forum && is_outside && (row.user == "ann@example.org" || row.text.is_empty())
+            }
+            "address == ip('192.0.2.7')" => is_forum && is_at("192.0.2.7"),
+            "size > 30 && address == ip('2001:db8::70')" => {
+                is_forum && row.size > 30 && is_at("2001:db8::70")
+            }
+            "!has(address) && 'https://Shop.example/boat' in links" => {
+                is_forum && row.address.is_none() && row.link.is_some()
+            }
+            "has(address) && !(size > 3)" => is_forum && row.address.is_some() && row.size <= 3,
             "user.seen('1h') > 4" => row.rules.iter().any(|rule| rule == "OFTEN"),
             other => panic!("{other}"),
         };
@@ -255,6 +293,10 @@ impl Model {
             && filter.condition.as_ref().is_none_or(condition)
             && filter.label.as_ref().is_none_or(label)
     }
+}
+
+fn network_of(address: IpAddr) -> &'static str {
+    if address.to_canonical().is_ipv4() { "192.0.2.0/24" } else { "2001:db8::/48" }
 }
 
 trait WantedName {
@@ -288,6 +330,11 @@ fn filter(random: &mut Random, model: &Model) -> DecisionFilter {
                     ("user", "bob@example.org"),
                     ("user_size", "[\"ann@example.org\",\"7\"]"),
                     ("body", "secret two"),
+                    ("address", "192.0.2.7"),
+                    ("address", "::ffff:192.0.2.7"),
+                    ("address", "2001:DB8:0::7"),
+                    ("network", "192.0.2.0/24"),
+                    ("network", "2001:db8::/48"),
                 ]);
                 filter.key = Some(KeyChoice { kind: kind.to_owned(), value: value.to_owned() });
             }
@@ -296,8 +343,17 @@ fn filter(random: &mut Random, model: &Model) -> DecisionFilter {
                     Some((*random.pick(&["BOAT", "grüsse", "example.net", "shop.EXAMPLE"])).to_owned())
             }
             9 => {
-                let conditions =
-                    ["size >= 90 || text.contains('boat')", "text.startsWith('buy')", "user.seen('1h') > 4"];
+                let conditions = [
+                    "size >= 90 || text.contains('boat')",
+                    "text.startsWith('buy')",
+                    "user.seen('1h') > 4",
+                    "text.startsWith('buy') && size < 20",
+                    "(size < 5 || size > 95) && (user == 'ann@example.org' || text == '')",
+                    "address == ip('192.0.2.7')",
+                    "size > 30 && address == ip('2001:db8::70')",
+                    "!has(address) && 'https://Shop.example/boat' in links",
+                    "has(address) && !(size > 3)",
+                ];
                 filter.condition = Some((*random.pick(&conditions)).to_owned());
             }
             _ => {
@@ -312,7 +368,7 @@ fn filter(random: &mut Random, model: &Model) -> DecisionFilter {
     }
     // What no searched pipeline knows is refused.
     let is_of_forum =
-        filter.key.is_some() || filter.condition.as_ref().is_some_and(|it| !it.starts_with("text"));
+        filter.key.is_some() || filter.condition.as_ref().is_some_and(|it| it != "text.startsWith('buy')");
     if is_of_forum && filter.pipeline.is_some() {
         filter.pipeline = Some("forum".to_owned());
     }

@@ -10,8 +10,10 @@
 //! to others. `docs/internals/format.md` draws the bytes.
 
 mod check;
+mod look;
 mod pages;
 mod reader;
+mod selection;
 mod writer;
 
 use std::collections::{HashMap, HashSet};

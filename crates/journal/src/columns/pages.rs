@@ -59,6 +59,29 @@ pub(super) fn full(kind: Type) -> u8 {
 }
 
 impl DecodedChunk {
+    /// Returns the content of a column that there is not.
+    pub(super) const fn none() -> DecodedChunk {
+        DecodedChunk {
+            levels: Vec::new(),
+            repeats: Vec::new(),
+            values: DecodedValues::Bools(Vec::new()),
+            begin: (0, 0),
+            arena: Vec::new(),
+        }
+    }
+
+    /// Returns true if all entries have one level, and all values are one that lies in one place.
+    pub(super) fn is_uniform(&self) -> bool {
+        let DecodedValues::Texts(texts) = &self.values else { return false };
+        self.levels.windows(2).all(|pair| pair[0] == pair[1])
+            && texts.windows(2).all(|pair| pair[0] == pair[1])
+    }
+
+    /// Bytes in which texts lie: each begins behind the four bytes of its length, or some bytes further on.
+    pub(super) fn text_bytes(&self) -> usize {
+        self.arena.len()
+    }
+
     /// The bytes of a text or of bytes.
     pub(super) fn bytes(&self, index: usize) -> Option<&[u8]> {
         let DecodedValues::Texts(texts) = &self.values else { return None };

@@ -1,6 +1,7 @@
 //! Reads what [`super::write`] wrote.
 
-use std::collections::HashMap;
+use std::borrow::Borrow;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt::Debug;
 use std::io;
 use std::net::IpAddr;
@@ -8,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use disk::{Blob, read_full};
-use event::{Facts, Slot, Time, Type, Value};
+use event::{Time, Type, Value};
 use judge::Action;
 use parking_lot::Mutex;
 
@@ -19,19 +20,16 @@ use super::{
 };
 use crate::compression::decompress;
 use crate::encoding::{self, RecordReader, RecordWrite, variant};
-use crate::encoding::{DecisionHead, DecisionOutcome};
 use crate::format::{SegmentError, VERSION};
 use crate::id::RecordId;
-use crate::keys;
-use crate::record::counted;
-use crate::summary::{self, STORED_BLOCK_BYTES, SearchProbe, SummaryFilter};
-use crate::visitor::RecordVisitor;
+use crate::summary::{self, RecordSummary, STORED_BLOCK_BYTES, SearchProbe, SummaryFilter};
+use crate::visitor::StoredFact;
 use crate::{Record, ReportRecord};
 
-/// Rows of a group that are read one by one.
-const FEW: usize = 4;
+/// Rows of a group that are read one by one, each from its pages: of more of them all lie on nearly all pages.
+pub(super) const FEW: usize = 4;
 /// Memory that the columns of a group take while they are read, about.
-const BUDGET: usize = 512 << 20;
+pub(super) const BUDGET: usize = 512 << 20;
 
 /// The source from which a file is read.
 pub(crate) trait ColumnarSource: Debug + Send + Sync {
@@ -327,6 +325,18 @@ impl ColumnarSegment {
         Ok(bytes)
     }
 
+    /// The summary of a group with all of its filters.
+    pub(crate) fn summary(&self, number: usize) -> Result<Option<RecordSummary>, SegmentError> {
+        let Some(group) = self.index.groups.get(number) else { return Ok(None) };
+        let (stored, is_checked) = (self.filters(group)?, self.form == ColumnsFormat::Sealed);
+        Ok(Some(RecordSummary::of_stored(&group.summary, &stored, is_checked)))
+    }
+
+    /// The length of the filters of a group.
+    pub(crate) fn filters_bytes(&self, number: usize) -> u64 {
+        self.index.groups.get(number).map_or(0, RowGroup::filters_bytes)
+    }
+
     /// Returns false if there is no feedback in a group.
     pub(crate) fn has_reports(&self, number: usize) -> bool {
         self.index.groups.get(number).is_some_and(|group| group.summary.has_reports)
@@ -365,6 +375,11 @@ impl ColumnarSegment {
         &self.index.layout
     }
 
+    /// The smallest and the greatest id of a group.
+    pub(crate) fn ids(&self, number: usize) -> Option<(RecordId, RecordId)> {
+        self.index.groups.get(number).map(|group| (group.first, group.last))
+    }
+
     /// The ids, the latest arrival, the number of rows, the place and the length of a group.
     pub(crate) fn group(&self, number: usize) -> Option<GroupHead> {
         let group = self.index.groups.get(number)?;
@@ -387,13 +402,24 @@ impl ColumnarSegment {
         budget: &mut usize,
     ) -> Result<DecodedChunk, SegmentError> {
         let bytes = self.column_bytes(group, column)?;
+        self.decode(group, (column, &bytes), rows, budget)
+    }
+
+    /// Some rows of the bytes of a column of a group.
+    pub(super) fn decode(
+        &self,
+        group: &RowGroup,
+        (column, bytes): (usize, &[u8]),
+        rows: Range<usize>,
+        budget: &mut usize,
+    ) -> Result<DecodedChunk, SegmentError> {
         let rows = (group.rows as usize, rows);
-        pages::decode(&bytes, self.form, self.kind(column), rows, budget)
+        pages::decode(bytes, self.form, self.kind(column), rows, budget)
             .ok_or_else(|| SegmentError::Damaged(group.column_at(column)))
     }
 
     /// The bytes of a column of a group, which are as they were written.
-    fn column_bytes(&self, group: &RowGroup, column: usize) -> Result<Vec<u8>, SegmentError> {
+    pub(super) fn column_bytes(&self, group: &RowGroup, column: usize) -> Result<Vec<u8>, SegmentError> {
         let (length, crc) = group.chunks.get(column).copied().unwrap_or_default();
         let at = group.column_at(column);
         let bytes = self.chunk_bytes(at, length)?;
@@ -410,7 +436,7 @@ impl ColumnarSegment {
         Ok(bytes)
     }
 
-    fn kind(&self, column: usize) -> Type {
+    pub(super) fn kind(&self, column: usize) -> Type {
         let fact = |column: usize| self.index.layout.facts.get(column).map(|(_, kind)| *kind);
         match OWN.get(column) {
             Some((_, kind)) => *kind,
@@ -459,27 +485,53 @@ impl ColumnarSegment {
         if records.len() == count { Ok(records) } else { Err(SegmentError::Damaged(group.at)) }
     }
 
-    /// The record of this id of a group. Where ids rise evenly, one page of them is read to find its row.
-    pub(crate) fn find(
+    /// The records of these ids of a group. Where ids rise evenly, one page of them is read to find the row of one of few.
+    pub(crate) fn find_all(
         &self,
         number: usize,
-        id: RecordId,
-    ) -> Result<Option<(RecordId, Record)>, SegmentError> {
-        let Some(group) = self.index.groups.get(number) else { return Ok(None) };
-        let damaged = || SegmentError::Damaged(group.at);
+        ids: &BTreeSet<RecordId>,
+    ) -> Result<Vec<(RecordId, Record)>, SegmentError> {
+        let Some(group) = self.index.groups.get(number) else { return Ok(Vec::new()) };
+        if group.first > group.last {
+            return Ok(Vec::new());
+        }
+        let few: Vec<RecordId> = ids.range(group.first..=group.last).take(FEW + 1).copied().collect();
         let mut budget = BUDGET;
-        let column = self.column_bytes(group, own::ID)?;
-        let (before, span) = (id.0.saturating_sub(group.first.0), group.last.0.saturating_sub(group.first.0));
-        let guess = u128::from(before) * u128::from(group.rows) / (u128::from(span) + 1);
-        let place = (group.rows as usize, guess as usize);
-        let row = match pages::find_text(&column, self.form, place, &id.digits(), &mut budget) {
-            None => return Ok(self.records(number, |other| other == id)?.pop()),
-            Some(None) => return Ok(None),
-            Some(Some(row)) => row,
+        let rows = match few.len() {
+            0 => return Ok(Vec::new()),
+            1..=FEW => self.rows_of(group, &few, &mut budget)?,
+            _ => None,
         };
+        let Some(rows) = rows else { return self.records(number, |id| ids.contains(&id)) };
         let mut bytes = Vec::new();
-        self.put_rows(group, &[(row, id)], &mut budget, &mut bytes)?;
-        Record::decode_all(&bytes).pop().map(Some).ok_or_else(damaged)
+        if !rows.is_empty() {
+            self.put_rows(group, &rows, &mut budget, &mut bytes)?;
+        }
+        let records = Record::decode_all(&bytes);
+        if records.len() == rows.len() { Ok(records) } else { Err(SegmentError::Damaged(group.at)) }
+    }
+
+    /// The rows of those of some ids that are in a group, rising. `None` where all ids have to be read to tell.
+    fn rows_of(
+        &self,
+        group: &RowGroup,
+        ids: &[RecordId],
+        budget: &mut usize,
+    ) -> Result<Option<Vec<(usize, RecordId)>>, SegmentError> {
+        let column = self.column_bytes(group, own::ID)?;
+        let span = group.last.0.saturating_sub(group.first.0);
+        let mut rows = Vec::new();
+        for id in ids {
+            let before = id.0.saturating_sub(group.first.0);
+            let guess = u128::from(before) * u128::from(group.rows) / (u128::from(span) + 1);
+            let place = (group.rows as usize, guess as usize);
+            match pages::find_text(&column, self.form, place, &id.digits(), budget) {
+                None => return Ok(None),
+                Some(row) => rows.extend(row.map(|row| (row, *id))),
+            }
+        }
+        rows.sort_unstable();
+        Ok(Some(rows))
     }
 
     /// Puts the bytes of these records behind others, as rows have them, and answers how many records they are.
@@ -513,7 +565,6 @@ impl ColumnarSegment {
         into: &mut Vec<u8>,
     ) -> Result<(), SegmentError> {
         let all = self.all_chunks(group)?;
-        // Few rows are read one by one, each from its page; of many all lie on nearly all pages.
         for part in rows.chunks(if rows.len() <= FEW { 1 } else { rows.len() }) {
             let (Some((first, _)), Some((last, _))) = (part.first(), part.last()) else { continue };
             let range = *first..*last + 1;
@@ -523,12 +574,10 @@ impl ColumnarSegment {
                 chunk.map(|chunk| ColumnCursor::of(kind, chunk)).ok_or(SegmentError::Damaged(at))
             });
             let mut columns: Vec<ColumnCursor> = columns.collect::<Result<_, _>>()?;
-            let mut part = part.iter().peekable();
-            for row in range {
-                let Some((_, id)) = part.next_if(|(wanted, _)| *wanted == row) else {
-                    columns.iter_mut().for_each(ColumnCursor::pass);
-                    continue;
-                };
+            let mut next = range.start;
+            for (row, id) in part {
+                columns.iter_mut().for_each(|column| column.pass(row - next));
+                next = row + 1;
                 let entries: Vec<ColumnEntry<'_>> = columns.iter_mut().map(ColumnCursor::next).collect();
                 self.row(*id, &entries, into).ok_or(SegmentError::Damaged(group.at))?;
             }
@@ -618,173 +667,6 @@ impl ColumnarSegment {
         into.extend_from_slice(detail.effects);
         Some(())
     }
-
-    /// Shows a group to `look`, and reads no more than that wants.
-    pub(crate) fn look<'w>(
-        &self,
-        number: usize,
-        look: &mut dyn RecordVisitor<'w>,
-    ) -> Result<(), SegmentError> {
-        let Some(group) = self.index.groups.get(number) else { return Ok(()) };
-        let mut budget = BUDGET;
-        let of = [own::WHAT, own::PIPELINE, own::VERSION, own::ID, own::TIME, own::DECISION, own::CLASS];
-        let mut of = ColumnarSegment::cursors(self, group, of, &mut budget)?;
-        let wanted = self.wanted(&of, group, look)?;
-        let mut verdicts = if wanted.iter().any(|kind| kind.is_wanted) {
-            let of = [own::SCORE, own::ACTION, own::RULES, own::SHADOW];
-            Some(ColumnarSegment::cursors(self, group, of, &mut budget)?)
-        } else {
-            None
-        };
-        // Each column that is read, and for each version of the group the slot that its values go to.
-        let mut facts: Vec<(ColumnCursor, Vec<Option<Slot>>)> = Vec::new();
-        for column in 0..self.index.layout.facts.len() {
-            let slots: Vec<Option<Slot>> = wanted.iter().map(|kind| kind.slot(column)).collect();
-            if slots.iter().any(Option::is_some) {
-                facts.push((self.cursor(group, OWN.len() + column, &mut budget)?, slots));
-            }
-        }
-        let wants_signals = look.wants_signals() && self.has_signals(&of[0], group);
-        let wants_keys = look.wants_keys() && verdicts.is_some();
-        let mut event_ids = match look.wants_event_ids() {
-            true => Some(self.cursor(group, own::EVENT_ID, &mut budget)?),
-            false => None,
-        };
-        let mut probabilities = match look.wants_probabilities() && verdicts.is_some() {
-            true => Some(self.cursor(group, own::PROBABILITY, &mut budget)?),
-            false => None,
-        };
-        let mut details = match wants_signals || wants_keys || (group.extras && verdicts.is_some()) {
-            true => Some(self.cursor(group, own::DETAIL, &mut budget)?),
-            false => None,
-        };
-        let damaged = || SegmentError::Damaged(group.at);
-        let verdicts_are_read = verdicts.is_some();
-        let mut same = 0;
-        for _ in 0..group.rows {
-            let [what, pipeline, version, id, time, decision, class] = of.each_mut().map(ColumnCursor::next);
-            let verdict = verdicts.as_mut().map(|of| of.each_mut().map(ColumnCursor::next));
-            let probability = probabilities.as_mut().map(ColumnCursor::next);
-            let detail = details.as_mut().map(ColumnCursor::next);
-            let event_id = event_ids.as_mut().map(ColumnCursor::next);
-            let id = id.text().and_then(|id| id.parse().ok()).ok_or_else(damaged)?;
-            let time = Time(time.integer().ok_or_else(damaged)?);
-            if what.text().is_some_and(|what| [super::SIGNAL, super::UNCOUNTED].contains(&what)) {
-                facts.iter_mut().for_each(|(cursor, _)| cursor.pass());
-                if let Some(detail) = detail.filter(|_| wants_signals && what.text() == Some(super::SIGNAL)) {
-                    let decision = decision.text().and_then(|id| id.parse().ok()).ok_or_else(damaged)?;
-                    let detail = detail.bytes().and_then(|bytes| postcard::from_bytes(bytes).ok());
-                    let ReportDetail { class, weight, replaced, .. } = detail.ok_or_else(damaged)?;
-                    if let Some(class) = counted(class.as_deref(), weight, replaced.is_some()) {
-                        look.signal(id, decision, class, time);
-                    }
-                }
-                continue;
-            }
-            if what.text() == Some(super::REPORT) {
-                let decision = decision.text().and_then(|id| id.parse().ok()).ok_or_else(damaged)?;
-                look.feedback(id, decision, class.text(), time);
-                facts.iter_mut().for_each(|(cursor, _)| cursor.pass());
-                continue;
-            }
-            let names = (pipeline.text().ok_or_else(damaged)?, version.text().ok_or_else(damaged)?);
-            if !wanted.get(same).is_some_and(|kind| kind.is(names)) {
-                same = wanted.iter().position(|kind| kind.is(names)).ok_or_else(damaged)?;
-            }
-            let event_id = event_id.and_then(|event_id| event_id.text());
-            let head = DecisionHead { id, pipeline: names.0, version: names.1, time, event_id };
-            let Some(row) = look.decision(&head) else {
-                facts.iter_mut().for_each(|(cursor, _)| cursor.pass());
-                continue;
-            };
-            for (cursor, slots) in &mut facts {
-                match slots[same] {
-                    None => cursor.pass(),
-                    Some(slot) => {
-                        let entry = cursor.next();
-                        if !entry.is_missing() {
-                            row.set(slot, entry.value().flatten().ok_or_else(damaged)?);
-                        }
-                    }
-                }
-            }
-            if let Some(detail) = detail.filter(|_| group.extras && verdicts_are_read) {
-                wanted[same].set_extras(detail, row).ok_or_else(damaged)?;
-            }
-            if let Some(detail) = detail.filter(|_| wants_keys) {
-                let detail = detail.bytes().and_then(DecisionDetail::read).ok_or_else(damaged)?;
-                keys::names(detail.keys, |kind, shingle| look.key(kind, shingle)).map_err(|_| damaged())?;
-            }
-            let Some([score, action, rules, shadow]) = verdict else { continue };
-            for (rules, is_shadow) in [(rules, false), (shadow, true)] {
-                for rule in rules.items() {
-                    look.fired(rule.ok_or_else(damaged)?, is_shadow);
-                }
-            }
-            let action: Option<Action> = action.text().and_then(|action| action.parse().ok());
-            let (score, action) = (score.float().ok_or_else(damaged)?, action.ok_or_else(damaged)?);
-            let probability = match probability {
-                Some(probability) => Some(probability.float().ok_or_else(damaged)?),
-                None => None,
-            };
-            look.decided(DecisionOutcome { score, probability, action });
-        }
-        Ok(())
-    }
-
-    fn cursors<const N: usize>(
-        &self,
-        group: &RowGroup,
-        columns: [usize; N],
-        budget: &mut usize,
-    ) -> Result<[ColumnCursor; N], SegmentError> {
-        let cursors = columns.into_iter().map(|column| self.cursor(group, column, budget));
-        let cursors = cursors.collect::<Result<Vec<_>, _>>()?;
-        // There are as many as columns.
-        cursors.try_into().map_err(|_| SegmentError::Damaged(group.at))
-    }
-
-    /// Returns true if a group has signals.
-    fn has_signals(&self, what: &ColumnCursor, group: &RowGroup) -> bool {
-        let mut what = what.again();
-        (0..group.rows).any(|_| what.next().text() == Some(super::SIGNAL))
-    }
-
-    /// The versions of a group, and what is wanted of each.
-    fn wanted<'w>(
-        &self,
-        of: &[ColumnCursor; 7],
-        group: &RowGroup,
-        look: &mut dyn RecordVisitor<'w>,
-    ) -> Result<Vec<VersionProjection<'w>>, SegmentError> {
-        let damaged = || SegmentError::Damaged(group.at);
-        let mut wanted: Vec<VersionProjection<'w>> = Vec::new();
-        let [_, pipelines, versions, ..] = of;
-        let (mut pipelines, mut versions) = (pipelines.again(), versions.again());
-        for _ in 0..group.rows {
-            let (pipeline, version) = (pipelines.next(), versions.next());
-            let (Some(pipeline), Some(version)) = (pipeline.text(), version.text()) else { continue };
-            if wanted.iter().any(|kind| kind.is((pipeline, version))) {
-                continue;
-            }
-            let facts = look.version(pipeline, version);
-            let mut slots = vec![None; self.index.layout.facts.len()];
-            let columns = self.index.layout.version(version).map_or(&[][..], |layout| &layout.slots);
-            for (column, slot) in columns.iter().zip(facts.unwrap_or_default()) {
-                if let Some(column) = column {
-                    *slots.get_mut(*column as usize).ok_or_else(damaged)? = *slot;
-                }
-            }
-            wanted.push(VersionProjection {
-                pipeline: pipeline.to_owned(),
-                version: version.to_owned(),
-                is_wanted: facts.is_some(),
-                facts: facts.unwrap_or_default(),
-                slots,
-            });
-        }
-        Ok(wanted)
-    }
 }
 
 /// The bytes of all columns of a group.
@@ -815,45 +697,13 @@ pub(crate) struct GroupHead {
     pub(crate) bytes: u64,
 }
 
-/// The parts of a version's decisions that are wanted.
-struct VersionProjection<'w> {
-    pipeline: String,
-    version: String,
-    is_wanted: bool,
-    /// The slot of each fact.
-    facts: &'w [Option<Slot>],
-    /// The slot of each column of facts.
-    slots: Vec<Option<Slot>>,
-}
-
-impl VersionProjection<'_> {
-    fn is(&self, (pipeline, version): (&str, &str)) -> bool {
-        self.version == version && self.pipeline == pipeline
-    }
-
-    fn slot(&self, column: usize) -> Option<Slot> {
-        self.slots.get(column).copied().flatten()
-    }
-
-    fn set_extras(&self, detail: ColumnEntry<'_>, row: &mut Facts) -> Option<()> {
-        let DecisionDetail { extras, .. } = DecisionDetail::read(detail.bytes()?)?;
-        for (fact, value) in extras {
-            let slot = usize::try_from(fact).ok().and_then(|fact| self.facts.get(fact).copied().flatten());
-            if let Some(slot) = slot {
-                row.set(slot, postcard::from_bytes::<Value>(value).ok()?);
-            }
-        }
-        Some(())
-    }
-}
-
 /// The parts of a decision that have no column of their own, and their places in its bytes.
-struct DecisionDetail<'b> {
+pub(super) struct DecisionDetail<'b> {
     /// Facts, missing ones included.
     facts: u64,
     /// Facts without a column, rising, and their values.
-    extras: Vec<(u64, &'b [u8])>,
-    keys: &'b [u8],
+    pub(super) extras: Vec<(u64, &'b [u8])>,
+    pub(super) keys: &'b [u8],
     /// The number of rules that fired, enforced and in shadow, and all of them but their names.
     reasons: [(u64, RecordReader<'b>); 2],
     next: &'b [u8],
@@ -862,7 +712,7 @@ struct DecisionDetail<'b> {
 
 impl<'b> DecisionDetail<'b> {
     /// The detail as rows have it.
-    fn read(bytes: &'b [u8]) -> Option<DecisionDetail<'b>> {
+    pub(super) fn read(bytes: &'b [u8]) -> Option<DecisionDetail<'b>> {
         let mut reader = RecordReader::new(bytes);
         let facts = reader.varint().ok().filter(|facts| *facts <= u64::from(u16::MAX))?;
         let mut extras = Vec::new();
@@ -906,8 +756,8 @@ impl ColumnsIndex {
 }
 
 /// Goes through a column row by row.
-#[derive(Debug)]
-struct ColumnCursor<C = DecodedChunk> {
+#[derive(Clone, Debug)]
+pub(super) struct ColumnCursor<C = DecodedChunk> {
     kind: Type,
     chunk: C,
     entry: usize,
@@ -916,7 +766,7 @@ struct ColumnCursor<C = DecodedChunk> {
 
 /// The part of a column that belongs to a row.
 #[derive(Clone, Copy)]
-struct ColumnEntry<'c> {
+pub(super) struct ColumnEntry<'c> {
     kind: Type,
     chunk: &'c DecodedChunk,
     /// 0 for a missing value.
@@ -925,64 +775,129 @@ struct ColumnEntry<'c> {
     values: (usize, usize),
 }
 
-impl ColumnCursor {
+impl<C: Borrow<DecodedChunk>> ColumnCursor<C> {
     /// From the first row on that was wanted.
-    fn of(kind: Type, chunk: DecodedChunk) -> ColumnCursor {
-        let (entry, value) = chunk.begin;
+    pub(super) fn of(kind: Type, chunk: C) -> ColumnCursor<C> {
+        let (entry, value) = chunk.borrow().begin;
         ColumnCursor { kind, chunk, entry, value }
     }
 
-    fn again(&self) -> ColumnCursor<&DecodedChunk> {
-        ColumnCursor { kind: self.kind, chunk: &self.chunk, entry: 0, value: 0 }
-    }
-}
-
-impl<C: std::borrow::Borrow<DecodedChunk>> ColumnCursor<C> {
     #[inline]
-    fn next(&mut self) -> ColumnEntry<'_> {
-        let chunk: &DecodedChunk = self.chunk.borrow();
-        let (level, before) = (chunk.levels.get(self.entry).copied().unwrap_or(0), self.value);
-        self.entry += 1;
+    pub(super) fn next(&mut self) -> ColumnEntry<'_> {
+        let before = self.value;
+        let level = self.chunk.borrow().levels.get(self.entry).copied().unwrap_or(0);
         if self.kind == Type::List {
-            self.value += usize::from(level == pages::full(Type::List));
-            while chunk.repeats.get(self.entry) == Some(&1) {
-                self.value += usize::from(chunk.levels.get(self.entry) == Some(&pages::full(Type::List)));
-                self.entry += 1;
-            }
+            self.pass(1);
         } else {
+            self.entry += 1;
             self.value += usize::from(level);
         }
-        ColumnEntry { kind: self.kind, chunk, level, values: (before, self.value) }
+        ColumnEntry { kind: self.kind, chunk: self.chunk.borrow(), level, values: (before, self.value) }
     }
 
-    /// Passes over a row.
+    /// Passes over so many rows.
     #[inline]
-    fn pass(&mut self) {
-        self.next();
+    pub(super) fn pass(&mut self, rows: usize) {
+        let chunk: &DecodedChunk = self.chunk.borrow();
+        let from = self.entry;
+        if self.kind == Type::List {
+            for _ in 0..rows {
+                self.entry += 1;
+                while chunk.repeats.get(self.entry) == Some(&1) {
+                    self.entry += 1;
+                }
+            }
+        } else {
+            self.entry += rows;
+        }
+        let passed = chunk.levels.get(from..self.entry.min(chunk.levels.len())).unwrap_or_default();
+        let full = pages::full(self.kind);
+        self.value += passed.iter().filter(|level| **level == full).count();
+    }
+
+    /// Returns true if all rows have the same value, as far as that is seen from where it lies.
+    pub(super) fn is_uniform(&self) -> bool {
+        self.chunk.borrow().is_uniform()
+    }
+
+    /// Bytes that the texts of the column take up.
+    pub(super) fn text_bytes(&self) -> usize {
+        self.chunk.borrow().text_bytes()
+    }
+
+    /// Returns the number of rows that are still to come, at most.
+    pub(super) fn rows_left(&self) -> usize {
+        self.chunk.borrow().levels.len().saturating_sub(self.entry)
     }
 }
 
+impl StoredFact for ColumnEntry<'_> {
+    fn kind(&self) -> Type {
+        self.kind
+    }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        ColumnEntry::bytes(self).filter(|_| self.kind != Type::List)
+    }
+
+    fn text(&self, number: usize) -> Option<&[u8]> {
+        let (first, end) = if self.is_missing() { (0, 0) } else { self.values };
+        (first..end).nth(number).and_then(|value| self.chunk.bytes(value))
+    }
+
+    fn value(&self) -> Option<Option<Value>> {
+        ColumnEntry::value(self)
+    }
+}
+
+/// The content of a column that there is not.
+static NO_CHUNK: DecodedChunk = DecodedChunk::none();
+
 impl<'c> ColumnEntry<'c> {
-    fn is_missing(&self) -> bool {
+    /// The entry of a column that there is not.
+    pub(super) fn missing() -> ColumnEntry<'static> {
+        ColumnEntry { kind: Type::String, chunk: &NO_CHUNK, level: 0, values: (0, 0) }
+    }
+
+    pub(super) fn is_missing(&self) -> bool {
         self.level == 0
     }
 
-    fn bytes(&self) -> Option<&'c [u8]> {
+    /// A number that two entries of one column share only if they have the same value: for a text the place where it lies.
+    /// `None` for what is missing, and for lists.
+    pub(super) fn place(&self) -> Option<u64> {
+        if self.is_missing() || self.kind == Type::List {
+            return None;
+        }
+        match &self.chunk.values {
+            DecodedValues::Bools(values) => values.get(self.values.0).map(|value| u64::from(*value)),
+            DecodedValues::Integers(values) => values.get(self.values.0).map(|value| value.cast_unsigned()),
+            DecodedValues::Floats(values) => values.get(self.values.0).map(|value| value.to_bits()),
+            DecodedValues::Texts(values) => values.get(self.values.0).map(|(start, _)| u64::from(*start)),
+        }
+    }
+
+    /// Returns true if [`ColumnEntry::place`] is the place of a text.
+    pub(super) fn is_text(&self) -> bool {
+        matches!(self.chunk.values, DecodedValues::Texts(_))
+    }
+
+    pub(super) fn bytes(&self) -> Option<&'c [u8]> {
         if self.is_missing() { None } else { self.chunk.bytes(self.values.0) }
     }
 
-    fn text(&self) -> Option<&'c str> {
+    pub(super) fn text(&self) -> Option<&'c str> {
         std::str::from_utf8(self.bytes()?).ok()
     }
 
-    fn integer(&self) -> Option<i64> {
+    pub(super) fn integer(&self) -> Option<i64> {
         match &self.chunk.values {
             DecodedValues::Integers(values) if !self.is_missing() => values.get(self.values.0).copied(),
             _ => None,
         }
     }
 
-    fn float(&self) -> Option<f64> {
+    pub(super) fn float(&self) -> Option<f64> {
         match &self.chunk.values {
             DecodedValues::Floats(values) if !self.is_missing() => values.get(self.values.0).copied(),
             _ => None,
@@ -997,7 +912,7 @@ impl<'c> ColumnEntry<'c> {
     }
 
     /// A list's items; `None` for one that is no text.
-    fn items(&self) -> impl Iterator<Item = Option<&'c str>> + use<'c> {
+    pub(super) fn items(&self) -> impl Iterator<Item = Option<&'c str>> + use<'c> {
         let chunk = self.chunk;
         (self.values.0..self.values.1)
             .map(move |value| chunk.bytes(value).and_then(|item| std::str::from_utf8(item).ok()))
@@ -1051,7 +966,7 @@ impl<'c> ColumnEntry<'c> {
     }
 
     /// The value, which may be missing. `None` if it is none of its type.
-    fn value(&self) -> Option<Option<Value>> {
+    pub(super) fn value(&self) -> Option<Option<Value>> {
         if self.is_missing() {
             return Some(None);
         }

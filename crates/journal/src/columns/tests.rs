@@ -1,18 +1,20 @@
 //! Records come back from columns as they were, and damage is found.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use disk::{Device, MemoryDevice};
 use event::{Column, Facts, Kind, Slot, Span, Value};
-use judge::{Consequence, Effect};
+use judge::{Action, Consequence, Effect};
 use proptest::prelude::*;
 
 use super::*;
 use crate::encoding::{DecisionHead, DecisionOutcome};
 use crate::file::JournalFile;
+use crate::id::IdRange;
 use crate::samples;
-use crate::visitor::{self, RecordVisitor};
+use crate::visitor::{self, FactTest, RecordVisitor, RowQuery, StoredFact};
 use crate::{Record, ReportRecord, SegmentError};
 
 /// A version's columns: names that others have, too, with types of its own, one that is not journalled.
@@ -125,6 +127,10 @@ fn read(columns: &ColumnarSegment) -> Result<Vec<(RecordId, Record)>, SegmentErr
     Ok(records)
 }
 
+fn find(columns: &ColumnarSegment, number: usize, id: RecordId) -> Option<(RecordId, Record)> {
+    columns.find_all(number, &BTreeSet::from([id])).unwrap().into_iter().next()
+}
+
 fn encoded(records: &[(RecordId, Record)]) -> Vec<Vec<u8>> {
     records.iter().map(|(id, record)| record.encode(*id)).collect()
 }
@@ -187,6 +193,87 @@ impl<'w> RecordVisitor<'w> for Notes<'w> {
     }
 }
 
+/// A fact that is this value; one that is missing if there is none. All others, if it is denied.
+#[derive(Clone, Debug)]
+struct ValueTest {
+    facts: Vec<Slot>,
+    value: Option<Value>,
+    is_denied: bool,
+}
+
+impl ValueTest {
+    fn is_passed_by(&self, value: Option<&Value>) -> bool {
+        (value == self.value.as_ref()) != self.is_denied
+    }
+}
+
+impl FactTest for ValueTest {
+    fn facts(&self) -> &[Slot] {
+        &self.facts
+    }
+
+    fn passes(&self, value: &dyn StoredFact) -> Option<bool> {
+        Some(self.is_passed_by(value.value()?.as_ref()))
+    }
+}
+
+/// Looks for decisions, and says in advance for which, or does not.
+struct Searcher<'w> {
+    query: RowQuery<'w>,
+    tests: &'w [ValueTest],
+    boxed: &'w [Box<dyn FactTest>],
+    wanted: &'w [Option<Slot>],
+    asks: bool,
+    facts: Facts,
+    /// The row that is being shown, and whether the rule fired for it.
+    row: Option<(RecordId, bool)>,
+    found: Vec<String>,
+    seen: usize,
+}
+
+impl<'w> RecordVisitor<'w> for Searcher<'w> {
+    fn version(&mut self, _pipeline: &str, version: &str) -> Option<&'w [Option<Slot>]> {
+        (version != "v2").then_some(self.wanted)
+    }
+
+    fn query(&self) -> Option<RowQuery<'w>> {
+        self.asks.then_some(self.query)
+    }
+
+    fn tests(&self, _pipeline: &str, _version: &str) -> &'w [Box<dyn FactTest>] {
+        self.boxed
+    }
+
+    fn decision(&mut self, head: &DecisionHead<'_>) -> Option<&mut Facts> {
+        self.seen += 1;
+        let is_wanted = self.query.ids.contains(head.id) && self.query.has_event_id(head.event_id);
+        if head.version == "v2" || !is_wanted {
+            return None;
+        }
+        self.facts = Facts::from_values(vec![None; 9]);
+        self.row = Some((head.id, self.query.rule.is_none()));
+        Some(&mut self.facts)
+    }
+
+    fn wants_event_ids(&self) -> bool {
+        true
+    }
+
+    fn fired(&mut self, rule: &str, _shadow: bool) {
+        self.row = self.row.map(|(id, has_rule)| (id, has_rule || self.query.has_rule(rule)));
+    }
+
+    fn decided(&mut self, DecisionOutcome { score, action, .. }: DecisionOutcome) {
+        let Some((id, has_rule)) = self.row.take() else { return };
+        let fits = has_rule && self.query.has_score(score) && self.query.has_action(action);
+        let passes =
+            |test: &ValueTest| test.facts.iter().any(|fact| test.is_passed_by(self.facts.get(*fact)));
+        if fits && self.tests.iter().all(passes) {
+            self.found.push(format!("{id} {:?}", self.facts));
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
@@ -208,9 +295,9 @@ proptest! {
             prop_assert_eq!(Some(head.last), part.iter().map(|(id, _)| *id).max());
             for (id, _) in part {
                 let first = part.iter().find(|(other, _)| other == id).cloned();
-                prop_assert_eq!(columns.find(number, *id).unwrap(), first);
+                prop_assert_eq!(find(&columns, number, *id), first);
             }
-            prop_assert_eq!(columns.find(number, RecordId(head.last.0.wrapping_add(1))).unwrap(), None);
+            prop_assert_eq!(find(&columns, number, RecordId(head.last.0.wrapping_add(1))), None);
         }
     }
 
@@ -263,6 +350,49 @@ proptest! {
             columns.look(number, &mut of_columns).unwrap();
         }
         prop_assert_eq!(of_columns.told, of_rows.told);
+    }
+
+    #[test]
+    fn who_asks_is_shown_what_others_would_pass_over(
+        versions in versions(),
+        records in prop::collection::vec((0u64..60, record()), 1..40),
+        asked in (0u64..60, 1u64..60, prop::option::of(-1e9..1e9f64), any::<[bool; 4]>()),
+        tests in prop::collection::vec((prop::collection::vec((0u16..9).prop_map(Slot), 1..3), samples::value(), any::<bool>()), 0..3),
+        per_group in 1usize..40,
+    ) {
+        let records: Vec<_> = records.into_iter().map(|(id, record)| (RecordId(id), record)).collect();
+        let (from, length, score_from, [has_action, has_rule, has_name, is_below]) = asked;
+        let query = RowQuery {
+            ids: IdRange { from: RecordId(from), below: RecordId(from + length) },
+            actions: if has_action { &[Action::ReviewAfter, Action::Reject] } else { &[] },
+            score_from: score_from.filter(|_| !is_below),
+            score_below: score_from.filter(|_| is_below),
+            rule: has_rule.then_some("C"),
+            event_id: has_name.then_some("größer"),
+        };
+        // A value that some row has is met more often than any other.
+        let known: Vec<Value> = records.iter().filter_map(|(_, record)| match record {
+            Record::Decision(row) => row.facts.values().iter().flatten().next().cloned(),
+            Record::Report(_) => None,
+        }).collect();
+        let tests: Vec<ValueTest> = tests.into_iter().enumerate().map(|(number, (facts, value, is_denied))| {
+            let value = known.get(number).filter(|_| is_denied).unwrap_or(&value).clone();
+            ValueTest { facts, value: Some(value).filter(|_| number < 2), is_denied }
+        }).collect();
+        let boxed: Vec<Box<dyn FactTest>> = tests.iter().map(|test| Box::new(test.clone()) as _).collect();
+        let wanted: Vec<_> = (0..9).map(|slot| Some(Slot(slot))).collect();
+        let searcher = |asks| Searcher {
+            query, tests: &tests, boxed: &boxed, wanted: &wanted, asks,
+            facts: Facts::default(), row: None, found: Vec::new(), seen: 0,
+        };
+        let (mut plain, mut asking) = (searcher(false), searcher(true));
+        let columns = ColumnarSegment::of(Box::new(written(ColumnsFormat::Sealed, &versions, &records, per_group)), ColumnsFormat::Sealed).unwrap();
+        for number in 0..columns.groups() {
+            columns.look(number, &mut plain).unwrap();
+            columns.look(number, &mut asking).unwrap();
+        }
+        prop_assert_eq!(&asking.found, &plain.found);
+        prop_assert!(asking.seen <= plain.seen);
     }
 
     #[test]
@@ -362,7 +492,7 @@ fn one_row_takes_a_page_of_each_column() {
         assert_eq!(encoded(&found), encoded(&expected), "{wanted:?}");
     }
     for record in &records {
-        let found = columns.find(0, record.0).unwrap().unwrap();
+        let found = find(&columns, 0, record.0).unwrap();
         assert_eq!(encoded(&[found]), encoded(std::slice::from_ref(record)), "row {} alone", record.0);
     }
     let group = columns.index.groups[0].clone();
@@ -390,10 +520,10 @@ fn a_row_is_found_wherever_its_id_lies() {
         let bytes = written(ColumnsFormat::Sealed, &[], &records, 3000);
         let columns = ColumnarSegment::of(Box::new(bytes), ColumnsFormat::Sealed).unwrap();
         for record in records.iter().step_by(7) {
-            assert_eq!(columns.find(0, record.0).unwrap().as_ref(), Some(record));
+            assert_eq!(find(&columns, 0, record.0).as_ref(), Some(record));
         }
-        assert_eq!(columns.find(0, RecordId(u64::MAX)).unwrap(), None);
-        assert_eq!(columns.find(0, RecordId(3001)).unwrap(), None);
+        assert_eq!(find(&columns, 0, RecordId(u64::MAX)), None);
+        assert_eq!(find(&columns, 0, RecordId(3001)), None);
     }
 }
 

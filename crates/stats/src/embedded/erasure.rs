@@ -39,7 +39,7 @@ impl EmbeddedCore {
                 }
             }
         }
-        self.store.each_until(&*world, is_over, &mut |key, _, _| {
+        self.store.each_until(&*world, (&|_, _| true, is_over), &mut |key, _, _| {
             let shingle = Shingle(key.shingle);
             if key.space == u16::MAX {
                 return;

@@ -792,14 +792,12 @@ impl EmbeddedCore {
         let planned = world.planned(space, kind)?;
         let mut hottest = HottestKeys::new(&planned.statistic, counter, window, now, limit)?;
         let horizon = Time(self.horizon.load(Ordering::Acquire));
-        self.store.each_until(&*world, is_over, &mut |record, tag, words| {
-            if (record.space, record.kind) != (space.0, kind.0) {
-                return;
-            }
+        let is_wanted = |of: u16, its: u16| (of, its) == (space.0, kind.0);
+        let mut translated = Vec::new();
+        self.store.each_until(&*world, (&is_wanted, is_over), &mut |record, tag, words| {
             let Some(defined) = world.defined(tag).filter(|defined| defined.plan.check(words)) else {
                 return;
             };
-            let mut translated = Vec::new();
             let words = if tag == planned.number {
                 words
             } else {

@@ -1,0 +1,223 @@
+//! The rows of a group that a visitor wants, found column by column.
+//!
+//! ```text
+//! decisions ─► wanted versions ─► action, score, rules, name of the event, id ─► tests of facts ─► rows
+//! ```
+//!
+//! A text lies in one place for all rows that have it by a dictionary, and is tested once for all of them. Where no row is left,
+//! no further column is read.
+
+use super::look::{ColumnsOfGroup, GroupVersions, SharedCursor};
+use super::own;
+use super::reader::ColumnEntry;
+use crate::format::SegmentError;
+use crate::id::RecordId;
+use crate::visitor::RowQuery;
+
+/// Bytes of texts of a column for which it is noted which were tested: dictionaries are shorter.
+const NOTED_BYTES_MAX: usize = 256 << 10;
+
+/// The rows of a group that are wanted.
+pub(super) struct RowSelection {
+    is_wanted: Vec<bool>,
+}
+
+impl RowSelection {
+    /// Finds the decisions of a group that have what is asked for, as far as single columns tell.
+    pub(super) fn of(
+        columns: &mut ColumnsOfGroup<'_>,
+        query: &RowQuery<'_>,
+        versions: &GroupVersions<'_>,
+    ) -> Result<RowSelection, SegmentError> {
+        let is_wanted = |number: &u32| versions.all.get(*number as usize).is_some_and(|of| of.is_wanted);
+        let mut rows = RowSelection { is_wanted: versions.of_rows.iter().map(is_wanted).collect() };
+        rows.retain_by_verdict(columns, query)?;
+        rows.retain_by_id(columns, query)?;
+        // A fact may lie beside its column.
+        if !columns.group().extras {
+            rows.retain_by_facts(columns, versions)?;
+        }
+        Ok(rows)
+    }
+
+    /// The rows, rising.
+    pub(super) fn rows(&self) -> Vec<usize> {
+        let wanted = self.is_wanted.iter().enumerate().filter(|(_, is_wanted)| **is_wanted);
+        wanted.map(|(row, _)| row).collect()
+    }
+
+    fn retain_by_verdict(
+        &mut self,
+        columns: &mut ColumnsOfGroup<'_>,
+        query: &RowQuery<'_>,
+    ) -> Result<(), SegmentError> {
+        if !query.actions.is_empty() {
+            let mut has = |entry: ColumnEntry<'_>| Some(query.has_action(entry.text()?.parse().ok()?));
+            self.retain(columns, &[own::ACTION], &mut has)?;
+        }
+        if query.score_from.is_some() || query.score_below.is_some() {
+            self.retain(columns, &[own::SCORE], &mut |entry| Some(query.has_score(entry.float()?)))?;
+        }
+        if query.event_id.is_some() {
+            self.retain(columns, &[own::EVENT_ID], &mut |entry| Some(query.has_event_id(entry.text())))?;
+        }
+        if query.rule.is_some() {
+            let mut has = |entry: ColumnEntry<'_>| {
+                entry.items().try_fold(false, |has, rule| Some(has || query.has_rule(rule?)))
+            };
+            self.retain(columns, &[own::RULES, own::SHADOW], &mut has)?;
+        }
+        Ok(())
+    }
+
+    fn retain_by_id(
+        &mut self,
+        columns: &mut ColumnsOfGroup<'_>,
+        query: &RowQuery<'_>,
+    ) -> Result<(), SegmentError> {
+        let (first, last) = (columns.group().first, columns.group().last);
+        if query.ids.contains(first) && query.ids.contains(last) {
+            return Ok(());
+        }
+        let mut is_in =
+            |entry: ColumnEntry<'_>| Some(query.ids.contains(entry.text()?.parse::<RecordId>().ok()?));
+        self.retain(columns, &[own::ID], &mut is_in)
+    }
+
+    fn retain_by_facts(
+        &mut self,
+        columns: &mut ColumnsOfGroup<'_>,
+        versions: &GroupVersions<'_>,
+    ) -> Result<(), SegmentError> {
+        for (number, version) in versions.all.iter().enumerate() {
+            let is_of = |row: usize| versions.of_rows.get(row).is_some_and(|of| *of as usize == number);
+            for test in version.tests {
+                let mut open = OpenRows::new(
+                    self.is_wanted.iter().enumerate().map(|(row, is_wanted)| *is_wanted && is_of(row)),
+                );
+                if open.are_none() {
+                    break;
+                }
+                for fact in test.facts() {
+                    let column = version.column(*fact).map(|column| columns.whole(column)).transpose()?;
+                    open.test(column, &mut |entry| test.passes(&entry)).ok_or_else(|| columns.damaged())?;
+                }
+                self.drop_open(&open);
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the rows of which one of these columns passes.
+    fn retain(
+        &mut self,
+        columns: &mut ColumnsOfGroup<'_>,
+        of: &[usize],
+        passes: &mut dyn FnMut(ColumnEntry<'_>) -> Option<bool>,
+    ) -> Result<(), SegmentError> {
+        let mut open = OpenRows::new(self.is_wanted.iter().copied());
+        if open.are_none() {
+            return Ok(());
+        }
+        for column in of {
+            let column = columns.whole(*column)?;
+            open.test(Some(column), passes).ok_or_else(|| columns.damaged())?;
+        }
+        self.drop_open(&open);
+        Ok(())
+    }
+
+    fn drop_open(&mut self, open: &OpenRows) {
+        for (wanted, state) in self.is_wanted.iter_mut().zip(&open.0) {
+            *wanted &= *state != RowState::Open;
+        }
+    }
+}
+
+/// The rows that a test is for, and those that have passed.
+struct OpenRows(Vec<RowState>);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RowState {
+    /// The test is for another version's rows.
+    Other,
+    /// Nothing of it has passed so far.
+    Open,
+    Passed,
+}
+
+impl OpenRows {
+    fn new(is_open: impl Iterator<Item = bool>) -> OpenRows {
+        OpenRows(is_open.map(|is_open| if is_open { RowState::Open } else { RowState::Other }).collect())
+    }
+
+    fn are_none(&self) -> bool {
+        !self.0.contains(&RowState::Open)
+    }
+
+    /// Tests a column's values of open rows; without a column all are missing. `None` if a value is none of its type.
+    fn test(
+        &mut self,
+        mut column: Option<SharedCursor>,
+        passes: &mut dyn FnMut(ColumnEntry<'_>) -> Option<bool>,
+    ) -> Option<()> {
+        let mut answers = AnswerMemo::new(column.as_ref().map_or(0, SharedCursor::text_bytes));
+        for state in &mut self.0 {
+            let entry = match &mut column {
+                Some(cursor) => cursor.next(),
+                None => ColumnEntry::missing(),
+            };
+            if *state == RowState::Open && answers.of(entry, passes)? {
+                *state = RowState::Passed;
+            }
+        }
+        Some(())
+    }
+}
+
+/// The answers of a test to values of a column.
+struct AnswerMemo {
+    missing: Option<bool>,
+    /// The answer to the value before, by the number that tells it.
+    last: Option<(u64, bool)>,
+    /// The answers to texts by a quarter of the place where each begins: in front of each are four bytes with its length.
+    texts: Vec<Option<bool>>,
+}
+
+impl AnswerMemo {
+    /// Makes one for a column whose texts take so many bytes.
+    fn new(bytes: usize) -> AnswerMemo {
+        let noted = if bytes <= NOTED_BYTES_MAX { bytes / 4 + 1 } else { 0 };
+        AnswerMemo { missing: None, last: None, texts: vec![None; noted] }
+    }
+
+    fn of(
+        &mut self,
+        entry: ColumnEntry<'_>,
+        passes: &mut dyn FnMut(ColumnEntry<'_>) -> Option<bool>,
+    ) -> Option<bool> {
+        if entry.is_missing() {
+            if self.missing.is_none() {
+                self.missing = Some(passes(entry)?);
+            }
+            return self.missing;
+        }
+        let Some(place) = entry.place() else { return passes(entry) };
+        if let Some((last, answer)) = self.last
+            && last == place
+        {
+            return Some(answer);
+        }
+        let noted = match entry.is_text() {
+            true => usize::try_from(place / 4).ok().and_then(|place| self.texts.get_mut(place)),
+            false => None,
+        };
+        let answer = match noted {
+            Some(Some(answer)) => *answer,
+            Some(noted) => *noted.insert(passes(entry)?),
+            None => passes(entry)?,
+        };
+        self.last = Some((place, answer));
+        Some(answer)
+    }
+}
