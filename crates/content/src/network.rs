@@ -48,7 +48,13 @@ pub fn network_of(text: &str, prefixes: PrefixLengths) -> Option<String> {
         Some((address, bits)) => (address, Some(bits.parse::<u8>().ok()?)),
         None => (text, None),
     };
-    let address: IpAddr = address.parse().ok()?;
+    let written: IpAddr = address.parse().ok()?;
+    let address = written.to_canonical();
+    let bits = match bits {
+        // One of IPv4 mapped into IPv6, whose prefix counts the bits in front, too.
+        Some(bits) if written != address => Some(bits.checked_sub(96)?),
+        bits => bits,
+    };
     let least = if address.is_ipv4() { prefixes.v4.min(32) } else { prefixes.v6.min(128) };
     bits.is_none_or(|bits| bits >= least).then(|| network(address, prefixes))
 }
@@ -114,6 +120,10 @@ mod tests {
             ("2001:db8:1:2::3", Some("2001:db8:1::/48")),
             ("2001:db8:1:2::/64", Some("2001:db8:1::/48")),
             ("2001:db8::/32", None),
+            ("::ffff:203.0.113.77", Some("203.0.0.0/16")),
+            ("::ffff:203.0.113.0/120", Some("203.0.0.0/16")),
+            ("::ffff:203.0.0.0/104", None),
+            ("::ffff:0:0/64", None),
             ("203.0.113.77/x", None),
             ("ann", None),
             ("", None),

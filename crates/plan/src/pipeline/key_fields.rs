@@ -148,7 +148,6 @@ impl KeyFields {
 #[cfg(test)]
 mod tests {
     use event::Time;
-    use event::Time;
     use proptest::prelude::*;
 
     use super::*;
