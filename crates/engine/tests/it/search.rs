@@ -470,16 +470,19 @@ fn each_decision_that_fits_is_on_one_page() {
 fn blocks_in_which_nothing_fits_are_not_read() {
     let mut random = Random::new(7);
     let mut forum = Forum::new();
-    let key = |kind: &str, value: &str| Some(KeyChoice { kind: kind.to_owned(), value: value.to_owned() });
-    let filters = [
-        DecisionFilter { event_id: Some("no such event".to_owned()), ..DecisionFilter::default() },
-        DecisionFilter { rule: Some("NO_SUCH_RULE".to_owned()), ..DecisionFilter::default() },
-        DecisionFilter { key: key("user", "nobody@example.com"), ..DecisionFilter::default() },
-        DecisionFilter { key: key("body", "no such body"), ..DecisionFilter::default() },
-        DecisionFilter { text: Some("xylophone".to_owned()), ..DecisionFilter::default() },
-        DecisionFilter { score_from: Some(1e9), ..DecisionFilter::default() },
-        DecisionFilter { actions: vec![Action::Challenge], ..DecisionFilter::default() },
-        DecisionFilter { label: Some(LabelFilter::Labelled), ..DecisionFilter::default() },
+    let key = |kind: &str, value: String| Some(KeyChoice { kind: kind.to_owned(), value });
+    let filters: [&dyn Fn(usize) -> DecisionFilter; 8] = [
+        &|n| DecisionFilter { event_id: Some(format!("no such event {n}")), ..DecisionFilter::default() },
+        &|n| DecisionFilter { rule: Some(format!("NO_SUCH_RULE_{n}")), ..DecisionFilter::default() },
+        &|n| DecisionFilter {
+            key: key("user", format!("nobody{n}@example.com")),
+            ..DecisionFilter::default()
+        },
+        &|n| DecisionFilter { key: key("body", format!("no such body {n}")), ..DecisionFilter::default() },
+        &|n| DecisionFilter { text: Some(format!("xylophone {n}")), ..DecisionFilter::default() },
+        &|n| DecisionFilter { score_from: Some(1e9 + n as f64), ..DecisionFilter::default() },
+        &|_| DecisionFilter { actions: vec![Action::Challenge], ..DecisionFilter::default() },
+        &|_| DecisionFilter { label: Some(LabelFilter::Labelled), ..DecisionFilter::default() },
     ];
     for is_columnar in [false, true] {
         (0..600).for_each(|_| forum.decide(&mut random));
@@ -491,16 +494,19 @@ fn blocks_in_which_nothing_fits_are_not_read() {
             forum.engine.journal().unwrap().sync().unwrap();
             forum.engine.journal().unwrap().settle();
         }
-        for filter in &filters {
-            let (all, mut budget) = (forum.model.rows.len() as u64, budget(1_000_000));
-            let query = DecisionQuery { filter: filter.clone(), limit: 50, ..DecisionQuery::default() };
-            let page = forum.engine.search_decisions(&query, &mut budget).unwrap();
-            assert_eq!((page.decisions.len(), page.looked_at, page.next), (0, all, None), "{filter:?}");
-            let spent = 1_000_000 - budget.records;
-            assert!(
-                spent * 4 < all || filter.label.is_some() && !is_columnar,
-                "{filter:?}: {spent} of {all}"
-            );
+        for filter in filters {
+            let reads = |n: usize| {
+                let (filter, all) = (filter(n), forum.model.rows.len() as u64);
+                let mut budget = budget(1_000_000);
+                let query = DecisionQuery { filter: filter.clone(), limit: 50, ..DecisionQuery::default() };
+                let page = forum.engine.search_decisions(&query, &mut budget).unwrap();
+                assert_eq!((page.decisions.len(), page.looked_at, page.next), (0, all, None), "{filter:?}");
+                let spent = 1_000_000 - budget.records;
+                spent * 4 >= all && (is_columnar || filter.label.is_none())
+            };
+            // Summaries let one of about a hundred values pass that a block does not have; which, the secret decides.
+            let read: Vec<usize> = (0..8).filter(|n| reads(*n)).collect();
+            assert!(read.len() <= 3, "{:?}: {read:?}", filter(0));
         }
     }
 }
