@@ -36,6 +36,7 @@ mod search;
 mod sink;
 mod source;
 mod statistics;
+mod sums;
 
 pub use access::*;
 pub use anomaly::*;

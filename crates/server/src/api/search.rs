@@ -259,6 +259,9 @@ pub struct DecisionStatisticsJson {
     /// The number of stretches of the journal that were passed over because they are damaged. Absent where there are none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub damaged: u64,
+    /// The nodes whose decisions are missing, as they do not answer: `3 (mail-3)`. Absent where all do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<String>,
 }
 
 /// The counts of actions that are not 0, by name.
@@ -309,11 +312,12 @@ impl From<&DecisionStatistics> for DecisionStatisticsJson {
             reached: made.reached.map(Timestamp),
             looked_at: made.looked_at,
             damaged: made.skipped.stretches,
+            absent: Vec::new(),
         }
     }
 }
 
-/// Decisions of a pipeline over time, as this node has counted them.
+/// Decisions of a pipeline over time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = DecisionCounts)]
 pub struct DecisionCountsJson {
@@ -323,6 +327,9 @@ pub struct DecisionCountsJson {
     pub width: Length,
     /// The buckets in which there is something, oldest first.
     pub buckets: Vec<CountBucketJson>,
+    /// The nodes whose decisions are missing, as they do not answer: `3 (mail-3)`. Absent where all do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<String>,
 }
 
 /// Decisions of a part of the time.
@@ -364,7 +371,12 @@ impl DecisionCountsJson {
             }
         });
         let buckets = buckets.collect();
-        DecisionCountsJson { pipeline: series.pipeline.clone(), width: Length(series.width), buckets }
+        DecisionCountsJson {
+            pipeline: series.pipeline.clone(),
+            width: Length(series.width),
+            buckets,
+            absent: Vec::new(),
+        }
     }
 }
 

@@ -109,7 +109,7 @@ impl DecisionsQuery {
             after: some(&self.after),
             since: None,
         };
-        decisions::own_page(&visit.node, self.filter(visit)?, page).await
+        decisions::page_of_all(&visit.node, self.filter(visit)?, page).await
     }
 }
 
@@ -146,6 +146,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
                 @if found.decisions.is_empty() {
                     div.empty { p { (t("decisions.none")) } @if found.partial { p.dim { (t("decisions.partial")) } } @else { p.dim { (t("decisions.none_help")) } } }
                 } @else { (judged_together(&visit, &found.decisions, &pipelines)) }
+                (absent(&found.absent))
                 @if found.damaged > 0 { p.dim { (counted("decisions.damaged_one", "decisions.damaged", found.damaged)) } }
                 @if let Some(next) = &found.next {
                     @let mut params = query.params();
@@ -158,6 +159,12 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
             }
         }
     }))
+}
+
+/// Names the nodes whose decisions are missing, if there are any.
+pub(super) fn absent(nodes: &[String]) -> Markup {
+    let names = nodes.iter().map(|name| plain(name, CELL)).collect::<Vec<_>>().join(", ");
+    html! { @if !nodes.is_empty() { p.error role="status" { (fill("common.absent", &[("nodes", &names)])) } } }
 }
 
 /// The facts that tell most of the events of a pipeline, or of all: the subject of mail, the path of requests, what is counted

@@ -14,6 +14,7 @@ use serde::Deserialize;
 
 use super::charts::{StackedColumn, UnitPlot, share_bar, stacked_chart};
 use super::decision;
+use super::decisions::absent;
 use super::format::{CELL, length, number, percent, plain, points, time, url, value};
 use super::frame::{ConsoleSection, secret};
 use super::texts::{counted, fill, t, word};
@@ -26,7 +27,7 @@ use crate::api::{
 use crate::core::grant::note;
 use crate::core::problem::{HttpFailure, INVALID_BODY};
 use crate::core::viewer::{UPLOAD, ViewerRight};
-use crate::protocol::http::decisions::{self, DecisionFilterParams, StatisticsParams};
+use crate::protocol::http::decisions::{self, DecisionFilterParams, StatisticsAge, StatisticsParams};
 use crate::protocol::http::events::{self, EventParams};
 use crate::protocol::http::feedback::{self, LearnParams};
 use crate::protocol::http::learners::{self, LearnersParams};
@@ -111,7 +112,8 @@ async fn statistics(
     let at = query.at.trim().replace(',', ".").replace('−', "-").parse::<f64>().ok();
     let line = Some(query.line.clone()).filter(|line| !line.is_empty() && at.is_some());
     let params = StatisticsParams { bin: None, at: at.filter(|_| line.is_some()), line };
-    decisions::own_statistics(&visit.node, filter.read()?, params, PATIENCE).await
+    let age = StatisticsAge::Recent;
+    decisions::statistics_of_all(&visit.node, filter.read()?, params, PATIENCE, age).await
 }
 
 struct LearnersPage<'a> {
@@ -171,6 +173,7 @@ impl LearnersPage<'_> {
                         " " (fill("learners.sides", &[("good", &number(made.decisions.good)), ("bad", &number(made.decisions.bad))]))
                         @if let Some(reached) = &made.reached { " " (t("learners.back_to")) " " (time(reached.0, self.visit.now)) "." }
                     }
+                    (absent(&made.absent))
                 }
             }
         }

@@ -53,7 +53,7 @@ pub(super) async fn export(visit: ConsoleVisit) -> Result<Response, PageFailure>
     let facts = Some(query.shown_facts(&pipelines));
     let after = Some(query.after.clone()).filter(|after| !after.is_empty());
     let params = ExportParams { format, facts, limit: None, after };
-    Ok(decision_export::own_export(&visit.node, query.filter(&visit)?, params).await?)
+    Ok(decision_export::exported(&visit.node, query.filter(&visit)?, params).await?)
 }
 
 /// Decisions that fit a search, as they are made.

@@ -322,6 +322,27 @@ fn any_node_answers_for_the_decisions_of_all() {
     for (server, limit) in [(&one, 2), (&two, 1), (&three, 1000)] {
         assert_eq!(search(server, limit), newest_first, "{limit}");
     }
+    for server in nodes {
+        let ask = |path: &str| {
+            let (status, text) = call(server, path, None);
+            assert_eq!(status, 200, "{path} {text}");
+            text
+        };
+        let sums = json(&ask("/v1/decisions/statistics"));
+        let fit = &sums["decisions"];
+        let count = |side: &str| fit[side].as_u64().unwrap();
+        assert_eq!(count("good") + count("bad") + count("unjudged"), 9, "{sums}");
+        let series = json(&ask("/v1/counts"));
+        let buckets = series["buckets"].as_array().unwrap();
+        let counted: u64 = buckets.iter().map(|bucket| bucket["decisions"].as_u64().unwrap()).sum();
+        assert!(counted == 9 && series.get("absent").is_none(), "{series}");
+        let exported = ask("/v1/decisions/export?format=ndjson&facts=http.path");
+        let exported = exported.lines().map(json).map(|one| one["id"].as_str().unwrap().to_owned());
+        assert_eq!(exported.collect::<Vec<_>>(), newest_first);
+        // The console lists what the route lists.
+        let shown = ask("/console/decisions?q=&action=");
+        assert!(all.iter().all(|id| shown.contains(*id)), "{shown}");
+    }
 
     // Feedback reaches the decision, whichever node hears it, and counts once.
     let say = |server: &Server, id: &str| {
@@ -360,6 +381,14 @@ fn any_node_answers_for_the_decisions_of_all() {
     let page = json(&call(&two, "/v1/decisions?limit=100", None).1);
     assert!(page["absent"][0].as_str().unwrap().starts_with("3 ("), "{page}");
     assert_eq!(page["decisions"].as_array().unwrap().len(), 6);
+    for path in ["/v1/counts", "/v1/decisions/statistics"] {
+        let sums = json(&call(&two, path, None).1);
+        assert!(sums["absent"][0].as_str().unwrap().starts_with("3 ("), "{sums}");
+    }
+    let shown = call(&two, "/console/decisions", None).1;
+    assert!(shown.contains("These nodes do not answer"), "{shown}");
+    let (status, text) = call(&two, "/v1/decisions/export", None);
+    assert!(status == 503 && json(&text)["detail"].as_str().unwrap().contains("node 3"), "{status} {text}");
     let three = Server::start(&third.path(), &[]);
     assert_ne!(three.url, number, "it has another port");
     wait_for_states(&one, &["here", "ready", "ready"]);

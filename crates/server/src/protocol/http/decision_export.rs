@@ -14,11 +14,11 @@ use futures_util::stream::{once, unfold};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::decisions::{DecisionPageParams, FilterQuery, own_page};
+use super::decisions::{DecisionPageParams, FilterQuery, page_of_all};
 use crate::api::{DecisionPageJson, ListedDecisionJson, csv_head, csv_row};
 use crate::core::grant::note;
 use crate::core::node::Node;
-use crate::core::problem::{HttpFailure, INVALID_PARAMETER, ProblemResponses};
+use crate::core::problem::{HttpFailure, INVALID_PARAMETER, ProblemResponses, UNAVAILABLE};
 use crate::protocol::input::JSON_LINES;
 
 /// Most decisions of an export; more are for `tollhouse export`.
@@ -56,7 +56,7 @@ pub(crate) struct ExportParams {
     pub(crate) after: Option<String>,
 }
 
-/// Exports past decisions of this node as a file, newest first, with the filters of `GET /v1/decisions`. A failed export
+/// Exports past decisions of all nodes as a file, newest first, with the filters of `GET /v1/decisions`. A failed export
 /// breaks off.
 ///
 /// In CSV, texts that a spreadsheet would take for formulas get an apostrophe in front.
@@ -79,7 +79,7 @@ pub(super) async fn export(
     State(node): State<Arc<Node>>,
     FilterQuery(filter, params): FilterQuery<ExportParams>,
 ) -> Result<Response, HttpFailure> {
-    own_export(&node, filter, params).await
+    exported(&node, filter, params).await
 }
 
 /// An export that goes on page by page.
@@ -102,7 +102,14 @@ impl RunningExport {
             after: self.after.take(),
             since: None,
         };
-        let page = own_page(&self.node, self.filter.clone(), params).await?;
+        let page = page_of_all(&self.node, self.filter.clone(), params).await?;
+        if let Some(absent) = page.absent.first() {
+            let failure =
+                UNAVAILABLE.failure(format!("node {absent} does not answer: its decisions would be missing"));
+            return Err(
+                failure.help("ask again once it is back; `tollhouse export` exports the journal of one node")
+            );
+        }
         self.left = self.left.saturating_sub(page.decisions.len());
         self.after = page.next.clone().filter(|_| self.left > 0);
         Ok(page)
@@ -124,8 +131,8 @@ impl RunningExport {
     }
 }
 
-/// Exports past decisions of this node.
-pub(crate) async fn own_export(
+/// Exports past decisions of all nodes.
+pub(crate) async fn exported(
     node: &Arc<Node>,
     filter: DecisionFilter,
     params: ExportParams,

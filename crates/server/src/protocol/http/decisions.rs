@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use access::AccessScope;
 use axum::body::Body;
-use axum::extract::{FromRequestParts, RawQuery, State};
+use axum::extract::{FromRequestParts, State};
 use axum::http::header;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
@@ -19,6 +19,7 @@ use engine::{
 };
 use event::{Span, Time};
 use futures_util::StreamExt;
+use futures_util::future::join;
 use futures_util::stream::{once, unfold};
 use journal::{ReadBudget, RecordId};
 use judge::Action;
@@ -215,28 +216,99 @@ pub(super) async fn page(node: &Arc<Node>, query: DecisionQuery) -> Result<Decis
 pub(crate) async fn list(
     State(node): State<Arc<Node>>,
     relayed: Option<Extension<RelayedRequest>>,
-    RawQuery(query): RawQuery,
     FilterQuery(filter, params): FilterQuery<DecisionPageParams>,
 ) -> Result<Json<api::DecisionPageJson>, HttpFailure> {
+    let page = match relayed {
+        Some(_) => own_page(&node, filter, params).await?,
+        None => page_of_all(&node, filter, params).await?,
+    };
+    Ok(Json(page))
+}
+
+/// Lists past decisions of all nodes.
+pub(crate) async fn page_of_all(
+    node: &Arc<Node>,
+    filter: DecisionFilter,
+    params: DecisionPageParams,
+) -> Result<api::DecisionPageJson, HttpFailure> {
     let limit = params.limit.unwrap_or(PAGE);
-    let own = own_page(&node, filter, params).await?;
-    if relayed.is_some() {
-        return Ok(Json(own));
-    }
+    let DecisionPageParams { facts, after, since, .. } = &params;
+    let asked =
+        [("facts", facts), ("after", after), ("since", since)].map(|(name, text)| (name, text.clone()));
+    let asked = asked.into_iter().chain([("limit", Some(limit.to_string()))]);
+    let target = target("/v1/decisions", filter_pairs(&filter).chain(asked));
+    let own = own_page(node, filter, params).await?;
     // What is wrong with a query was said before others are asked.
-    let others = node.ask_others(&format!("/v1/decisions?{}", query.unwrap_or_default())).await;
-    let (mut pages, mut absent) = (vec![own], Vec::new());
-    for (name, answer) in others {
+    let (others, absent) = answers_of_others(node, &target).await;
+    Ok(merged(std::iter::once(own).chain(others).collect(), absent, limit))
+}
+
+/// Asks the other nodes that share this one's statistics. Returns their answers, and the names of those that give none.
+async fn answers_of_others<T: DeserializeOwned>(node: &Node, target: &str) -> (Vec<T>, Vec<String>) {
+    let (mut answers, mut absent) = (Vec::new(), Vec::new());
+    for (name, answer) in node.ask_others(target).await {
         match answer.and_then(|answer| answer.json()) {
-            Ok(page) => pages.push(page),
+            Ok(answer) => answers.push(answer),
             Err(_) => absent.push(name),
         }
     }
-    Ok(Json(merged(pages, absent, limit)))
+    (answers, absent)
+}
+
+/// A parameter of a query, if it is given.
+type QueryPair = (&'static str, Option<String>);
+
+/// The target that asks another node for what parameters say.
+fn target(path: &str, pairs: impl Iterator<Item = QueryPair>) -> String {
+    let given: Vec<(&str, String)> = pairs.filter_map(|(name, text)| Some((name, text?))).collect();
+    // Pairs of texts are always written.
+    format!("{path}?{}", serde_urlencoded::to_string(given).unwrap_or_default())
+}
+
+/// The parameters that say a filter, as [`DecisionFilterParams`] reads them.
+fn filter_pairs(filter: &DecisionFilter) -> impl Iterator<Item = QueryPair> {
+    let DecisionFilter {
+        from,
+        to,
+        pipeline,
+        actions,
+        score_from,
+        score_below,
+        rule,
+        event_id,
+        key,
+        text,
+        condition,
+        label,
+    } = filter;
+    let actions = actions.iter().map(|action| action.name()).collect::<Vec<_>>().join(",");
+    let (class, labelled) = match label {
+        None => (None, None),
+        Some(LabelFilter::Class(class)) => (Some(class.clone()), None),
+        Some(LabelFilter::Labelled) => (None, Some(true)),
+        Some(LabelFilter::Unlabelled) => (None, Some(false)),
+    };
+    let pairs = [
+        ("pipeline", pipeline.clone()),
+        ("from", from.map(|time| time.to_string())),
+        ("to", to.map(|time| time.to_string())),
+        ("action", Some(actions).filter(|actions| !actions.is_empty())),
+        ("score_from", score_from.map(|score| score.to_string())),
+        ("score_below", score_below.map(|score| score.to_string())),
+        ("rule", rule.clone()),
+        ("event_id", event_id.clone()),
+        ("kind", key.as_ref().map(|key| key.kind.clone())),
+        ("value", key.as_ref().map(|key| key.value.clone())),
+        ("text", text.clone()),
+        ("where", condition.clone()),
+        ("label", class),
+        ("labelled", labelled.map(|is_labelled: bool| is_labelled.to_string())),
+    ];
+    pairs.into_iter()
 }
 
 /// Lists past decisions of this node.
-pub(crate) async fn own_page(
+async fn own_page(
     node: &Arc<Node>,
     filter: DecisionFilter,
     params: DecisionPageParams,
@@ -443,9 +515,12 @@ pub(crate) async fn own_common(
 
 /// The time that is spent on statistics.
 const STATISTICS_PATIENCE: Duration = Duration::from_secs(2);
+/// The time that is spent on statistics for another node, which waits for all.
+const RELAYED_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Statistics of a pipeline's past decisions (default: the first pipeline): by action, rule, label and score, with what
-/// moving a band would change. Reads back from the newest for at most two seconds, and returns how far it got.
+/// Statistics of a pipeline's past decisions on all nodes (default: the first pipeline): by action, rule, label and score, with
+/// what moving a band would change. Reads back from the newest for at most two seconds, on other nodes for half a second;
+/// `reached` is how far all got.
 ///
 /// Few such calls run at once, and their place rests after each for as long as it took.
 #[utoipa::path(
@@ -458,26 +533,65 @@ const STATISTICS_PATIENCE: Duration = Duration::from_secs(2);
 )]
 pub(super) async fn statistics(
     State(node): State<Arc<Node>>,
+    relayed: Option<Extension<RelayedRequest>>,
     FilterQuery(filter, params): FilterQuery<StatisticsParams>,
 ) -> Result<Json<api::DecisionStatisticsJson>, HttpFailure> {
-    let query = statistics_query(&node, filter, params)?;
-    let made = made_statistics(&node, query, STATISTICS_PATIENCE, false).await?;
-    Ok(Json(api::DecisionStatisticsJson::from(&*made)))
+    let made = match relayed {
+        Some(_) => {
+            let query = statistics_query(&node, filter, params)?;
+            let made = own_statistics(&node, query, RELAYED_PATIENCE, StatisticsAge::Recent).await?;
+            api::DecisionStatisticsJson::from(&*made)
+        }
+        None => statistics_of_all(&node, filter, params, STATISTICS_PATIENCE, StatisticsAge::New).await?,
+    };
+    Ok(Json(made))
 }
 
-/// Statistics of past decisions of this node, read for so long at most, or shown again if they were made a moment ago.
-pub(crate) async fn own_statistics(
+/// The age that statistics may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StatisticsAge {
+    /// They are made for this request.
+    New,
+    /// They may have been made a moment ago.
+    Recent,
+}
+
+/// Statistics of past decisions of all nodes, read for so long at most on this one.
+pub(crate) async fn statistics_of_all(
     node: &Arc<Node>,
     filter: DecisionFilter,
     params: StatisticsParams,
     patience: Duration,
+    age: StatisticsAge,
 ) -> Result<api::DecisionStatisticsJson, HttpFailure> {
+    let StatisticsParams { bin, line, at } = &params;
+    let number = |number: &Option<f64>| number.map(|number| number.to_string());
+    let asked = [("bin", number(bin)), ("line", line.clone()), ("at", number(at))];
+    let pairs = filter_pairs(&filter);
     let query = statistics_query(node, filter, params)?;
-    let made = match node.statistics.of(&query, Instant::now()) {
-        Some(known) => known,
-        None => made_statistics(node, query, patience, true).await?,
-    };
-    Ok(api::DecisionStatisticsJson::from(&*made))
+    let pipeline = node.pipeline(query.filter.pipeline.as_deref())?.name.clone();
+    // The first pipeline of another node may be another one.
+    let pairs = pairs.filter(|(name, _)| *name != "pipeline").chain([("pipeline", Some(pipeline))]);
+    let target = target("/v1/decisions/statistics", pairs.chain(asked));
+    let (own, (others, absent)) =
+        join(own_statistics(node, query, patience, age), answers_of_others(node, &target)).await;
+    let mut all = api::DecisionStatisticsJson::from(&*own?);
+    others.into_iter().for_each(|other| all.add(other));
+    Ok(api::DecisionStatisticsJson { absent, ..all })
+}
+
+/// Statistics of past decisions of this node.
+async fn own_statistics(
+    node: &Arc<Node>,
+    query: StatisticsQuery,
+    patience: Duration,
+    age: StatisticsAge,
+) -> Result<Arc<DecisionStatistics>, HttpFailure> {
+    let may_be_known = age == StatisticsAge::Recent;
+    match node.statistics.of(&query, Instant::now()).filter(|_| may_be_known) {
+        Some(known) => Ok(known),
+        None => made_statistics(node, query, patience, may_be_known).await,
+    }
 }
 
 /// Makes statistics in a place for costly calls. Those who have waited for others of the same may get theirs.
@@ -556,7 +670,7 @@ pub(super) struct CountParams {
     rules: Option<String>,
 }
 
-/// Decisions over time on this node, by action, label and, on request, rule. A crash loses the last minute.
+/// Decisions over time on all nodes, by action, label and, on request, rule. A crash loses the last minute of a node.
 #[utoipa::path(
     get,
     path = "/v1/counts",
@@ -567,6 +681,7 @@ pub(super) struct CountParams {
 )]
 pub(super) async fn counts(
     State(node): State<Arc<Node>>,
+    relayed: Option<Extension<RelayedRequest>>,
     QueryParams(params): QueryParams<CountParams>,
 ) -> Result<Json<api::DecisionCountsJson>, HttpFailure> {
     let pipeline = node.pipeline(params.pipeline.as_deref())?;
@@ -582,5 +697,18 @@ pub(super) async fn counts(
     let series = node.engine.decision_series(&pipeline.name, from, to, width);
     let series = series.map_err(|error| INVALID_PARAMETER.failure(format!("width: {error}")))?;
     let is_shown = |rule: &str| rules.trim() == "*" || parts(&rules).any(|wanted| wanted == rule);
-    Ok(Json(api::DecisionCountsJson::new(&series, is_shown)))
+    let mut counts = api::DecisionCountsJson::new(&series, is_shown);
+    if relayed.is_none() {
+        let asked = [
+            ("pipeline", Some(pipeline.name.clone())),
+            ("from", Some(from.to_string())),
+            ("to", Some(to.to_string())),
+            ("width", Some(width.to_string())),
+            ("rules", Some(rules).filter(|rules| !rules.is_empty())),
+        ];
+        let (others, absent) = answers_of_others(&node, &target("/v1/counts", asked.into_iter())).await;
+        others.into_iter().for_each(|other| counts.add(other));
+        counts.absent = absent;
+    }
+    Ok(Json(counts))
 }

@@ -1,0 +1,206 @@
+//! Sums of what several nodes say of the same time.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use super::{
+    CountBucketJson, DecisionCountsJson, DecisionStatisticsJson, JudgedCountsJson, RuleStatisticsJson,
+};
+
+impl JudgedCountsJson {
+    fn add(&mut self, JudgedCountsJson { good, bad, unjudged }: JudgedCountsJson) {
+        self.good += good;
+        self.bad += bad;
+        self.unjudged += unjudged;
+    }
+
+    fn total(&self) -> u64 {
+        self.good + self.bad + self.unjudged
+    }
+}
+
+fn add_counts(counts: &mut BTreeMap<String, u64>, more: BTreeMap<String, u64>) {
+    for (name, count) in more {
+        *counts.entry(name).or_default() += count;
+    }
+}
+
+/// Adds bins to others by where they begin. All begin at the same edges, so their numbers are the same to the last bit.
+fn add_bins<B: Copy>(bins: &mut Vec<B>, more: Vec<B>, from: fn(&B) -> f64, add: fn(&mut B, B)) {
+    for bin in more {
+        match bins.binary_search_by(|own| from(own).total_cmp(&from(&bin))) {
+            Ok(place) => add(&mut bins[place], bin),
+            Err(place) => bins.insert(place, bin),
+        }
+    }
+}
+
+impl RuleStatisticsJson {
+    fn add(&mut self, RuleStatisticsJson { enforced, shadow, alone, .. }: RuleStatisticsJson) {
+        self.enforced.add(enforced);
+        self.shadow.add(shadow);
+        self.alone.add(alone);
+        let (good, bad) = (self.enforced.good + self.shadow.good, self.enforced.bad + self.shadow.bad);
+        self.precision = (good + bad > 0).then(|| bad as f64 / (good + bad) as f64);
+    }
+
+    fn fired(&self) -> u64 {
+        self.enforced.total() + self.shadow.total()
+    }
+}
+
+impl DecisionStatisticsJson {
+    /// Adds the statistics of another node. Bands, and the line that is moved, stay as this node has them.
+    pub fn add(&mut self, other: DecisionStatisticsJson) {
+        self.decisions.add(other.decisions);
+        add_counts(&mut self.actions, other.actions);
+        add_counts(&mut self.labels, other.labels);
+        for sums in other.rules {
+            match self.rules.iter_mut().find(|own| own.rule == sums.rule) {
+                Some(own) => own.add(sums),
+                None => self.rules.push(sums),
+            }
+        }
+        self.rules.sort_by(|one, two| two.fired().cmp(&one.fired()).then_with(|| one.rule.cmp(&two.rule)));
+        add_bins(&mut self.scores, other.scores, |bin| bin.from, |own, bin| own.decisions.add(bin.decisions));
+        add_bins(
+            &mut self.probabilities,
+            other.probabilities,
+            |bin| bin.from,
+            |own, bin| {
+                own.decisions.add(bin.decisions);
+                own.expected += bin.expected;
+            },
+        );
+        if let (Some(own), Some(moved)) = (&mut self.moved, other.moved)
+            && (own.action, own.at, own.to) == (moved.action, moved.at, moved.to)
+        {
+            own.between.add(moved.between);
+        }
+        // From then on all nodes have looked at all.
+        self.reached = self.reached.into_iter().chain(other.reached).max_by_key(|time| time.0);
+        self.looked_at += other.looked_at;
+        self.damaged += other.damaged;
+    }
+}
+
+impl CountBucketJson {
+    fn add(&mut self, CountBucketJson { decisions, actions, rules, shadow, labels, .. }: CountBucketJson) {
+        self.decisions += decisions;
+        add_counts(&mut self.actions, actions);
+        add_counts(&mut self.rules, rules);
+        add_counts(&mut self.shadow, shadow);
+        add_counts(&mut self.labels, labels);
+    }
+}
+
+impl DecisionCountsJson {
+    /// Adds what another node has counted.
+    pub fn add(&mut self, other: DecisionCountsJson) {
+        let all = std::mem::take(&mut self.buckets).into_iter().chain(other.buckets);
+        let mut buckets = BTreeMap::new();
+        for bucket in all {
+            match buckets.entry(bucket.start.0) {
+                Entry::Vacant(place) => drop(place.insert(bucket)),
+                Entry::Occupied(mut own) => own.get_mut().add(bucket),
+            }
+        }
+        self.buckets = buckets.into_values().collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use event::Time;
+    use judge::Action;
+
+    use super::super::{BandLineJson, Length, MovedLineJson, ProbabilityBinJson, ScoreBinJson, Timestamp};
+    use super::*;
+
+    fn judged(good: u64, bad: u64, unjudged: u64) -> JudgedCountsJson {
+        JudgedCountsJson { good, bad, unjudged }
+    }
+
+    fn counts(of: &[(&str, u64)]) -> BTreeMap<String, u64> {
+        of.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+    }
+
+    fn rule(name: &str, enforced: JudgedCountsJson, precision: Option<f64>) -> RuleStatisticsJson {
+        RuleStatisticsJson { rule: name.to_owned(), enforced, precision, ..RuleStatisticsJson::default() }
+    }
+
+    #[test]
+    fn statistics_of_nodes_are_added() {
+        let moved = |to, between| MovedLineJson { action: Action::Reject, at: 5.0, to, between };
+        let bin = |from, decisions, expected| ProbabilityBinJson { from, to: 1.0, decisions, expected };
+        let mut own = DecisionStatisticsJson {
+            pipeline: "mail".to_owned(),
+            decisions: judged(1, 2, 3),
+            actions: counts(&[("accept", 4), ("reject", 2)]),
+            labels: counts(&[("spam", 2)]),
+            rules: vec![rule("A", judged(0, 2, 1), Some(1.0)), rule("B", judged(1, 0, 0), Some(0.0))],
+            scores: vec![ScoreBinJson { from: 0.5, decisions: judged(1, 0, 0) }],
+            probabilities: vec![bin(0.9, judged(0, 2, 0), 1.9)],
+            bands: vec![BandLineJson { action: Action::Reject, at: 5.0 }],
+            moved: Some(moved(4.0, judged(1, 0, 0))),
+            reached: None,
+            looked_at: 6,
+            damaged: 0,
+            absent: Vec::new(),
+        };
+        own.add(DecisionStatisticsJson {
+            pipeline: "mail".to_owned(),
+            decisions: judged(10, 0, 0),
+            actions: counts(&[("reject", 9), ("tag", 1)]),
+            labels: counts(&[("ham", 10)]),
+            rules: vec![rule("B", judged(8, 2, 0), Some(0.2)), rule("C", judged(0, 0, 1), None)],
+            scores: vec![
+                ScoreBinJson { from: 0.0, decisions: judged(9, 0, 0) },
+                ScoreBinJson { from: 0.5, decisions: judged(1, 0, 0) },
+            ],
+            probabilities: vec![bin(0.0, judged(9, 0, 0), 0.5), bin(0.9, judged(1, 0, 0), 0.9)],
+            moved: Some(moved(4.0, judged(0, 1, 0))),
+            reached: Some(Timestamp(Time(7))),
+            looked_at: 10,
+            damaged: 1,
+            ..DecisionStatisticsJson::default()
+        });
+        assert_eq!(own.decisions, judged(11, 2, 3));
+        assert_eq!(own.actions, counts(&[("accept", 4), ("reject", 11), ("tag", 1)]));
+        assert_eq!(own.labels, counts(&[("ham", 10), ("spam", 2)]));
+        let expected = [
+            rule("B", judged(9, 2, 0), Some(2.0 / 11.0)),
+            rule("A", judged(0, 2, 1), Some(1.0)),
+            rule("C", judged(0, 0, 1), None),
+        ];
+        assert_eq!(own.rules, expected);
+        let scores: Vec<_> = own.scores.iter().map(|bin| (bin.from, bin.decisions.good)).collect();
+        assert_eq!(scores, [(0.0, 9), (0.5, 2)]);
+        assert_eq!(own.probabilities, [bin(0.0, judged(9, 0, 0), 0.5), bin(0.9, judged(1, 2, 0), 1.9 + 0.9)]);
+        assert_eq!(own.moved, Some(moved(4.0, judged(1, 1, 0))));
+        assert_eq!((own.reached, own.looked_at, own.damaged), (Some(Timestamp(Time(7))), 16, 1));
+    }
+
+    #[test]
+    fn counts_of_nodes_are_added_bucket_by_bucket() {
+        let bucket = |start, decisions| CountBucketJson {
+            start: Timestamp(Time(start)),
+            decisions,
+            actions: counts(&[("accept", decisions)]),
+            rules: BTreeMap::new(),
+            shadow: BTreeMap::new(),
+            labels: counts(&[("spam", 1)]),
+        };
+        let of = |buckets| DecisionCountsJson {
+            pipeline: "mail".to_owned(),
+            width: Length(event::Span::minutes(1)),
+            buckets,
+            absent: Vec::new(),
+        };
+        let mut own = of(vec![bucket(60, 2), bucket(180, 3)]);
+        own.add(of(vec![bucket(0, 1), bucket(60, 5), bucket(240, 7)]));
+        let mut both = bucket(60, 7);
+        both.labels = counts(&[("spam", 2)]);
+        assert_eq!(own, of(vec![bucket(0, 1), both, bucket(180, 3), bucket(240, 7)]));
+    }
+}
