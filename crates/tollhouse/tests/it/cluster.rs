@@ -302,6 +302,8 @@ fn any_node_answers_for_the_decisions_of_all() {
         for server in nodes {
             let (status, text) = call(server, &format!("/v1/decisions/{}", own[0]), None);
             assert_eq!((status, json(&text)), (200, json(&expected.1)), "of node {}", of + 1);
+            let (status, page) = call(server, &format!("/console/decisions/{}", own[0]), None);
+            assert_eq!(status, 200, "of node {}: {page}", of + 1);
         }
     }
 
