@@ -266,7 +266,7 @@ fn target(path: &str, pairs: impl Iterator<Item = QueryPair>) -> String {
 }
 
 /// The parameters that say a filter, as [`DecisionFilterParams`] reads them.
-fn filter_pairs(filter: &DecisionFilter) -> impl Iterator<Item = QueryPair> {
+fn filter_pairs(filter: &DecisionFilter) -> impl Iterator<Item = QueryPair> + use<> {
     let DecisionFilter {
         from,
         to,
