@@ -48,7 +48,7 @@ pub use cluster::ClusterPlan;
 pub use config::{
     BuildFeature, Config, ConfigOrigin, ConfigProblem, ConfigProblems, ConfigSource, Document,
     EffectiveValue, Endpoint, EndpointError, FileStamps, MissingFeature, Overrides, PipelineOverlay,
-    PipelineOverlays, SourceKind, VersionSnapshot, WEIGHT_MAX, expected, format, nearest,
+    PipelineOverlays, SourceKind, VersionSnapshot, WEIGHT_MAX, expected, format, nearest, with_scores,
 };
 use config::{ConfigRecipe, ConfigView};
 pub use envoy::EnvoyPlan;

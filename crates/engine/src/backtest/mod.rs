@@ -13,6 +13,7 @@ mod live;
 mod logged_version;
 mod replay;
 mod report;
+mod score_fit;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub use report::{
     ActionChange, BacktestExample, BacktestPair, BacktestReport, BacktestTally, ClassificationQuality,
     ConfusionMatrix, LabelChange, MissingFact, RuleHits,
 };
+pub use score_fit::{FittedScore, ScoreFit, ScoreFitError, ScoreFitQuery, ScoreQuality};
 
 /// The rows of a backtest, and the meaning of their labels and actions.
 #[derive(Clone, Debug, Default)]
@@ -49,8 +51,8 @@ pub struct BacktestQuery {
     pub bad: Vec<String>,
     /// Actions that catch an event. Empty for all but `accept`.
     pub caught: Vec<Action>,
-    /// True to keep events with a judgement as examples to fit scores to.
-    pub keeps_examples: bool,
+    /// The terms on which scores are fitted to the events with a judgement, if they are.
+    pub fit: Option<ScoreFitQuery>,
 }
 
 impl BacktestQuery {
@@ -370,7 +372,7 @@ impl<'a> RowBatch<'a> {
                 if row.failed && pipeline.on_error == FailureMode::Closed {
                     after.action = Action::Throttle;
                 }
-                if backtest.question.keeps_examples && !row.failed {
+                if backtest.question.fit.is_some() && !row.failed {
                     let mut example = FitExample { rest: outcome.score(), ..FitExample::default() };
                     for (rule, share) in pipeline.rules.shares(outcome) {
                         example.rest -= pipeline.rules.rules()[rule].score * share;

@@ -9,7 +9,9 @@ use journal::{JournalArchive, Record, RecordId};
 use judge::{Action, FitExample, Mode, Rule};
 use serde::Serialize;
 
-use super::{Backtest, BacktestQuery, BlockJudgement, RowComparison, RowExample, RowVerdict};
+use super::{
+    Backtest, BacktestQuery, BlockJudgement, RowComparison, RowExample, RowVerdict, ScoreFit, ScoreFitError,
+};
 use crate::ON_ALLOW_LIST;
 use plan::Pipeline;
 
@@ -17,6 +19,8 @@ use plan::Pipeline;
 const EXAMPLES: usize = 50;
 /// Most labels that are told apart.
 const LABELS_MAX: usize = 64;
+/// Most rows that scores are fitted to: the newest. Each takes some hundred bytes.
+const FIT_EXAMPLES_MAX: usize = 200_000;
 
 /// The number of rows that have this action before and that one after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -188,6 +192,9 @@ pub struct BacktestReport {
     pub not_logged: Vec<MissingFact>,
     /// Rows whose version nobody described, which are not judged.
     pub undescribed: u64,
+    /// The scores fitted to the rows with a judgement, if that was asked for.
+    #[serde(skip)]
+    pub fit: Option<Result<ScoreFit, ScoreFitError>>,
     /// The rows that tell most: first those whose action changes, among these those with a label, then by how far apart the
     /// actions are and how far the score moves.
     pub examples: Vec<BacktestExample>,
@@ -272,7 +279,9 @@ impl BacktestTally {
             let class = self.labels.get(&id).and_then(|(.., class)| class.as_deref());
             if let Some(is_bad) = class.and_then(|class| self.question.is_bad(&self.pipeline, class)) {
                 example.is_bad = is_bad;
-                self.examples.push((time, example));
+                if self.examples.len() < FIT_EXAMPLES_MAX {
+                    self.examples.push((time, example));
+                }
             }
         }
         for row in judgement.rows {
@@ -318,11 +327,11 @@ impl BacktestTally {
         }
     }
 
-    /// The events with a judgement, in the order of their times, if the query keeps them; rules are known by their places in the
-    /// set.
-    pub fn into_examples(mut self) -> Vec<FitExample> {
+    /// The newest events with a judgement, in the order of their times, if scores are fitted to them; rules are known by their
+    /// places in the set.
+    pub fn take_examples(&mut self) -> Vec<FitExample> {
         self.examples.sort_by_key(|(time, _)| *time);
-        self.examples.into_iter().map(|(_, example)| example).collect()
+        self.examples.drain(..).map(|(_, example)| example).collect()
     }
 
     /// Returns the ids of the rows that are shown, which [`BacktestTally::report_by`] asks for.
@@ -337,10 +346,12 @@ impl BacktestTally {
 
     /// Tells it all; `find` looks examples up.
     pub fn report_by(
-        self,
+        mut self,
         backtest: &Backtest,
         mut find: impl FnMut(RecordId) -> Option<Record>,
     ) -> BacktestReport {
+        let fit = self.question.fit.take();
+        let fit = fit.map(|query| ScoreFit::of(&backtest.pipeline, self.take_examples(), &query));
         let rules = &backtest.pipeline.rules;
         let mut hits_before = self.hits_before;
         let mut hits: Vec<RuleHits> = Vec::with_capacity(rules.rules().len());
@@ -396,6 +407,7 @@ impl BacktestTally {
             rules: hits,
             not_logged,
             undescribed: self.undescribed,
+            fit,
             examples: self.largest.iter().filter_map(|it| it.example(backtest, find(it.row.id)?)).collect(),
         }
     }

@@ -14,6 +14,7 @@ mod overrides;
 mod problem;
 mod reader;
 mod reference;
+mod scores;
 mod spec;
 mod tree;
 mod view;
@@ -39,6 +40,7 @@ pub use problem::{ConfigOrigin, ConfigProblem, ConfigProblems, ConfigSource, Sou
 pub use problem::{expected, nearest};
 use reader::{ConfigReader, not_in_a_directory};
 pub(crate) use reference::settings_reference;
+pub use scores::with_scores;
 pub use spec::WEIGHT_MAX;
 pub(crate) use spec::{SPACE_MAX, file_mode, parse_percentage};
 use tree::TomlValue;

@@ -5,10 +5,10 @@ use judge::Action;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Length, Timestamp, action_schema};
+use super::{Length, ScoreFitJson, ScoreFitRequest, Timestamp, action_schema};
 
 /// The rules that are tried, and the decisions on which. Without `rules`, `version` and `candidate` those in force are tried.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BacktestRequest {
     /// The pipeline; the first of the configuration if none is named.
@@ -39,6 +39,9 @@ pub struct BacktestRequest {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<String>)]
     pub caught: Vec<Action>,
+    /// Fit the scores of rules to the judged decisions, too, as `tollhouse fit` does. Nothing changes by that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fit: Option<ScoreFitRequest>,
     /// End when the sample was judged.
     #[serde(default)]
     pub sample_only: bool,
@@ -118,6 +121,12 @@ pub struct BacktestReportJson {
     pub not_logged: Vec<MissingFactJson>,
     /// Decisions whose version nobody described, which are not judged.
     pub undescribed: u64,
+    /// The fitted scores, if they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fit: Option<ScoreFitJson>,
+    /// The reason why no scores are fitted, such as too few judged decisions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fit_problem: Option<String>,
     /// The fifty decisions that tell most: those with another action first, among these those with a label.
     pub examples: Vec<BacktestExampleJson>,
 }
@@ -282,8 +291,9 @@ fn changes(changes: &[ActionChange]) -> Vec<ActionChangeJson> {
     changes.iter().map(json).collect()
 }
 
-impl From<&BacktestReport> for BacktestReportJson {
-    fn from(report: &BacktestReport) -> BacktestReportJson {
+impl BacktestReportJson {
+    /// A report, with the text of the rules that were tried.
+    pub(crate) fn new(report: &BacktestReport, text: Option<&str>) -> BacktestReportJson {
         let labels = report.labels.iter().map(|label| LabelChangeJson {
             label: label.label.clone(),
             is_bad: label.is_bad,
@@ -302,6 +312,11 @@ impl From<&BacktestReport> for BacktestReportJson {
             needed_by: missing.needed_by.clone(),
             rows: missing.rows,
         });
+        let (fit, problem) = match &report.fit {
+            None => (None, None),
+            Some(Ok(fit)) => (Some(fit), None),
+            Some(Err(problem)) => (None, Some(problem)),
+        };
         BacktestReportJson {
             rows: report.rows,
             changed: report.changed,
@@ -314,6 +329,8 @@ impl From<&BacktestReport> for BacktestReportJson {
             rules: rules.collect(),
             not_logged: not_logged.collect(),
             undescribed: report.undescribed,
+            fit: fit.map(|fit| ScoreFitJson::new(fit, text)),
+            fit_problem: problem.map(ToString::to_string),
             examples: report.examples.iter().map(BacktestExampleJson::from).collect(),
         }
     }

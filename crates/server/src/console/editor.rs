@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::bans::done;
 use super::format::{CELL, clock, number, percent, plain, points, signed, time, url, value};
 use super::frame::{ConsoleSection, redirect, secret};
+use super::score_fit;
 use super::texts::{counted, fill, t, word};
 use super::visit::{ConsoleForm, ConsoleVisit, PageFailure};
 use crate::api::{
@@ -22,7 +23,7 @@ use crate::protocol::http::rules::{self, PostParams, RulesParams};
 use crate::protocol::http::{JsonBody, QueryParams, backtests, node};
 
 /// The times that can be tried, with their texts.
-const SPANS: [(&str, &str); 4] =
+pub(super) const SPANS: [(&str, &str); 4] =
     [("1h", "editor.hour"), ("1d", "editor.day"), ("7d", "editor.week"), ("30d", "editor.month")];
 /// Rules that are shown with the number of times that they fire.
 const RULES_SHOWN: usize = 30;
@@ -42,6 +43,9 @@ struct EditorQuery {
     /// True to begin with the candidate's text.
     #[serde(default)]
     candidate: bool,
+    /// True to begin with the scores that the trial has fitted.
+    #[serde(default)]
+    fitted: bool,
 }
 
 /// A form of the editor.
@@ -65,11 +69,16 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     let params = QueryParams(RulesParams { pipeline: Some(pipeline.clone()) });
     let standing = rules::rules(State(visit.node.clone()), params).await?.0;
     let trial = match &query.trial {
-        Some(id) => Some(backtests::found(&visit.node, id)?),
+        Some(id) => {
+            let text = backtests::found(&visit.node, id)?.order.text.clone().unwrap_or_default();
+            let seen = backtests::backtest(State(visit.node.clone()), Path(id.clone())).await?.0;
+            Some((text, seen))
+        }
         None => None,
     };
+    let fitted = |trial: &BacktestJson| trial.report.as_ref()?.fit.as_ref()?.text.clone();
     let mut text = match &trial {
-        Some(job) => job.order.text.clone().unwrap_or_default(),
+        Some((text, trial)) => fitted(trial).filter(|_| query.fitted).unwrap_or_else(|| text.clone()),
         None if query.candidate => visit.node.engine.posted_candidate(&pipeline).unwrap_or_default(),
         None => standing.posted.unwrap_or_default(),
     };
@@ -86,10 +95,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
         let score = bands.rules.bands().as_slice().last().map_or(10.0, |band| band.at.ceil());
         add_condition(&mut text, when, score);
     }
-    let trial = match trial {
-        Some(job) => Some(backtests::backtest(State(visit.node.clone()), Path(job.id.clone())).await?.0),
-        None => None,
-    };
+    let trial = trial.map(|(_, trial)| trial);
     let span = trial.as_ref().map(span_of).unwrap_or_default();
     let page = EditorPage { visit: &visit, pipeline: &pipeline, text: &text, span: &span };
     Ok(page.response(&html! {}, trial.as_ref()))
@@ -299,7 +305,10 @@ impl EditorPage<'_> {
             }
             @if let Some(problem) = &trial.problem { p.error { (plain(problem, CELL * 2)) } }
             @if trial.damaged > 0 { p.error { (t("editor.damaged")) } }
-            @if let Some(report) = &trial.report { (self.report(report)) }
+            @if let Some(report) = &trial.report {
+                (score_fit::preview(self.pipeline, trial, report))
+                (self.report(report))
+            }
         }
     }
 

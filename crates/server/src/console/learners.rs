@@ -17,6 +17,7 @@ use super::decision;
 use super::decisions::absent;
 use super::format::{CELL, length, number, percent, plain, points, time, url, value};
 use super::frame::{ConsoleSection, secret};
+use super::score_fit;
 use super::texts::{counted, fill, t, word};
 use super::upload::UploadForm;
 use super::visit::{ConsoleVisit, PageFailure};
@@ -89,6 +90,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
                 div.empty role="alert" { p.error { (plain(&problem.detail, CELL * 4)) } @if let Some(help) = &problem.help { p.dim { (plain(help, CELL * 4)) } } }
             }
         }
+        (score_fit::form(&visit, &known.pipeline))
         (classifiers(&known.classifiers))
         (models(&known.models))
         @if let Some(pipeline) = pipeline { (try_form(&visit, pipeline)) }

@@ -28,6 +28,7 @@ mod preview;
 mod related_keys;
 mod reviews;
 mod rules;
+mod score_fit;
 mod session;
 mod settings;
 mod texts;
@@ -72,6 +73,7 @@ pub(crate) fn pages() -> Router<Arc<Node>> {
         .route("/console/rules/edit", get(editor::page).post(editor::take))
         .route("/console/rules/names", get(editor::names))
         .route("/console/rules/trial/cancel", post(editor::cancel))
+        .route("/console/rules/fit", post(score_fit::begin))
         .route("/console/rules/version", get(version::page))
         .route("/console/rules/impact", get(impact::page))
         .route("/console/rules/correct", post(impact::correct))

@@ -53,7 +53,7 @@ impl BacktestStage {
 pub(crate) struct BacktestOrder {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) query: BacktestQuery,
-    /// The text that is tried, if it is one that was sent.
+    /// The text of rules that is tried; `None` for a kept version.
     pub(crate) text: Option<String>,
     pub(crate) from: Time,
     pub(crate) to: Time,

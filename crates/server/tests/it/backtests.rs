@@ -124,6 +124,62 @@ fn other_rules_are_tried_on_past_decisions() {
 }
 
 #[test]
+fn scores_are_fitted_to_what_was_said_and_posted() {
+    with_hits(&[], |running| {
+        let fit = |terms: Value| {
+            let done = tried(running, &json!({"span": "1h", "fit": terms}));
+            assert_eq!(done["state"], "done", "{done}");
+            done["report"].clone()
+        };
+        for number in 0..80 {
+            let (size, class) = if number % 2 == 0 { (20, "spam") } else { (5, "ham") };
+            let said = json!({"id": decide(running, size), "class": class}).to_string();
+            assert_eq!(running.post("/v1/feedback", &[JSON], &said).status, 200);
+            if number == 30 {
+                let report = fit(json!({}));
+                let problem = report["fit_problem"].as_str().unwrap();
+                assert!(problem.starts_with("15 good and 16 bad events are judged"), "{report}");
+                assert!(report["fit"].is_null(), "{report}");
+            }
+        }
+        let report = fit(json!({"prior": 2}));
+        let fitted = &report["fit"];
+        assert_eq!((&fitted["events"], &fitted["bad"]), (&json!(80), &json!(40)), "{fitted}");
+        // The rule tells both apart already, on the later two fifths as on all.
+        assert_eq!(
+            (&fitted["before"]["good"], &fitted["before"]["bad"]),
+            (&json!(16), &json!(16)),
+            "{fitted}"
+        );
+        assert_eq!((&fitted["after"]["recall_at_01"], &fitted["is_worse"]), (&json!(1.0), &json!(false)));
+        let rule = &fitted["rules"][0];
+        assert_eq!((&rule["rule"], &rule["score"]), (&json!("LARGE"), &json!(1.0)), "{fitted}");
+        assert_eq!((&rule["good"], &rule["bad"]), (&json!(0), &json!(40)), "{fitted}");
+        let score = rule["fitted"].as_f64().unwrap();
+        assert!(score > 2.0, "all that it fires on is bad: {fitted}");
+        let text = fitted["text"].as_str().unwrap();
+        assert_eq!(text, format!("[[rule]]\nname = \"LARGE\"\nscore = {score:?}\n"));
+        assert_eq!(report["changed"], 0, "the rules in force are what is judged by");
+
+        let kept = fit(json!({"fixed": ["LARGE"]}));
+        assert_eq!((&kept["fit"]["rules"], &kept["fit"]["text"]), (&json!([]), &json!("")), "{kept}");
+        let first = running.get("/v1/rules").json()["version"].clone();
+        let toml = "Content-Type: application/toml";
+        assert_eq!(running.post("/v1/rules", &[toml], text).status, 200);
+        let decided = running.post("/v1/decide", &[JSON], r#"{"ip":"192.0.2.1","size":20}"#).json();
+        assert_eq!(decided["score"], score, "{decided}");
+        // A text that was posted keeps what else it says.
+        let own = format!("# ours\n{text}");
+        let again = tried(running, &json!({"rules": own, "fit": {"prior": 1}}));
+        let again = again["report"]["fit"]["text"].as_str().unwrap();
+        assert!(again.starts_with("# ours\n[[rule]]\n") && again != own, "{again}");
+        let version = tried(running, &json!({"version": first, "fit": {}}));
+        let fitted = &version["report"]["fit"];
+        assert_eq!((&fitted["events"], &fitted["text"]), (&json!(80), &json!(null)), "{version}");
+    });
+}
+
+#[test]
 fn versions_and_candidates_are_tried_too() {
     with_hits(&[], |running| {
         let first = running.get("/v1/rules").json()["version"].as_str().unwrap().to_owned();
@@ -159,6 +215,18 @@ fn what_cannot_be_tried_is_refused() {
             "invalid-parameter",
             "",
         );
+        for (fit, what) in [
+            (json!({"fixed": ["NONE"]}), "`tollhouse` has no rule `NONE`"),
+            (json!({"fixed": vec!["LARGE"; 101]}), "at most 100"),
+            (json!({"split": 1}), "between 0 and 1"),
+            (json!({"prior": 0}), "fit.prior: expected a number above 0"),
+            (json!({"most": -1}), "fit.most: expected a number above 0"),
+        ] {
+            let refused = post(json!({"fit": fit}));
+            check_problem(&refused, 400, "invalid-parameter", "");
+            assert!(refused.body.contains(what), "{}", refused.body);
+        }
+        assert_eq!(post(json!({"fit": {"unknown": 1}})).status / 100, 4);
         assert_eq!(post(json!({"candidate": true})).status / 100, 4);
         assert_eq!(post(json!({"version": "none"})).status / 100, 4);
         assert_eq!(post(json!({"pipeline": "none"})).status / 100, 4);

@@ -1075,6 +1075,49 @@ fn all_that_pages_load_is_small() {
     assert!((1_000..300 << 10).contains(&bytes), "{bytes} bytes");
 }
 
+/// Scores that are fitted to what people said, looked at, and put into the editor.
+#[test]
+fn scores_are_fitted_and_previewed() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
+    std::fs::write(directory.config_path(), POSTS).unwrap();
+    let server = start(&directory, &[]);
+    let own = secret(check_page(&server.get("/console/learners"), 200, &["Fit scores to judgements"]));
+    let ended = || {
+        let fields =
+            [("secret", own.as_str()), ("pipeline", "main"), ("span", "1h"), ("false_positive", "10")];
+        let begun = server.post("/console/rules/fit", &[FORM], &form(&fields));
+        assert_eq!(begun.status, 303, "{}", begun.body);
+        let trial = begun.header("location").unwrap().split('#').next().unwrap().to_owned();
+        loop {
+            let page = server.get(&trial).body;
+            if page.contains("data-state=\"done\"") {
+                break (trial, page);
+            }
+        }
+    };
+    assert!(ended().1.contains("0 good and 0 bad events are judged"));
+    for number in 0..60 {
+        let event = json!({"user": "ann", "text": "hello"});
+        let id = server.post("/v1/decide", &[JSON], &event.to_string()).json()["id"].clone();
+        let said = json!({"id": id, "class": if number % 2 == 0 { "spam" } else { "ham" }});
+        assert_eq!(server.post("/v1/feedback", &[JSON], &said.to_string()).status, 200);
+    }
+    let (trial, page) = ended();
+    for text in
+        ["Fitted scores", "Fitted to 30 good and 30 bad decisions:", "HELD", "Put them into the editor"]
+    {
+        assert!(page.contains(text), "{text:?} is not in {page}");
+    }
+    let scored = "[[rule]]\nname = &quot;HELD&quot;\nscore = ";
+    assert!(!page.contains(scored), "what is in force is judged by");
+    let taken = server.get(&format!("{trial}&fitted=true"));
+    check_page(&taken, 200, &[scored]);
+    let forged = form(&[("pipeline", "main"), ("span", "1h"), ("false_positive", "10")]);
+    assert_eq!(server.post("/console/rules/fit", &[FORM], &forged).status / 100, 4);
+    server.stop();
+}
+
 /// A text of rules that is checked, tried on the past, judged in shadow, enforced, and gone back from, by forms alone.
 #[test]
 fn rules_are_edited_tried_and_taken_back() {

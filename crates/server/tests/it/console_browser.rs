@@ -50,6 +50,11 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
                 "{client} - - [17/May/2026:09:{minute:02}:00 +0000] \"{request} HTTP/1.1\" 404 10 \"-\" \"<b>curl\u{202e}</b>/8.0\""
             );
             let id = decide("web", LOG, &line);
+            if request != "GET /wp-login.php" {
+                let class = if request == "GET /" { "good" } else { "bad" };
+                let said = json!({"id": id, "class": class}).to_string();
+                assert_eq!(server.post("/v1/feedback", &[JSON], &said).status, 200);
+            }
             if request == "GET /.env" {
                 probe = id;
             }
@@ -81,12 +86,17 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
     let rules = "[[rule]]\nname = \"NEW\"\nwhen = \"http.status == 404\"\nscore = 20.0\n";
     let toml = "Content-Type: application/toml";
     assert_eq!(server.post("/v1/rules?pipeline=web", &[toml], rules).status, 200);
-    let trial = json!({"pipeline": "web", "rules": rules, "span": "30d"});
-    let trial = server.post("/v1/backtests", &[JSON], &trial.to_string()).json();
-    let trial = format!("/console/rules/edit?pipeline=web&trial={}", trial["id"].as_str().unwrap());
-    while !server.get(&trial).body.contains("data-state=\"done\"") {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    let ended = |request: serde_json::Value| {
+        let begun = server.post("/v1/backtests", &[JSON], &request.to_string()).json();
+        let trial = format!("/console/rules/edit?pipeline=web&trial={}", begun["id"].as_str().unwrap());
+        while !server.get(&trial).body.contains("data-state=\"done\"") {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        trial
+    };
+    let trial = ended(json!({"pipeline": "web", "rules": rules, "span": "30d"}));
+    let fit = ended(json!({"pipeline": "web", "span": "30d", "fit": {}}));
+    assert!(server.get(&fit).body.contains("Fitted to 40 good and 40 bad decisions"));
     let decision = |id: &str| format!("/console/decisions/{id}");
     let pages = json!({
         "overview": "/console/",
@@ -105,6 +115,8 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
         "rule": "/console/rules?pipeline=mail&sort=score",
         "editor": "/console/rules/edit?pipeline=web&rule=PROBE",
         "trial": trial,
+        "fit": fit,
+        "fitted": format!("{fit}&fitted=true"),
         "impact": "/console/rules/impact?pipeline=web&rule=PROBE&span=30d",
         "version": format!("/console/rules/version?pipeline=web&version={version}"),
         "learners": "/console/learners?pipeline=mail",

@@ -1,17 +1,16 @@
 //! `tollhouse fit`: fits the scores of rules to judged events.
 
 use std::collections::VecDeque;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
 use engine::Decision;
-use engine::backtest::{Backtest, BacktestQuery};
+use engine::backtest::{Backtest, BacktestQuery, ScoreFit, ScoreFitError, ScoreFitQuery};
 use event::Time;
 use indicatif::HumanCount;
 use journal::JournalArchive;
-use judge::{FitExample, FitTerms, Mode, Rule, fit_scores};
+use judge::{FitExample, FitTerms, Rule};
 use plan::preset::Preset;
 use plan::{Config, Pipeline, Plan};
 use serde::Serialize;
@@ -93,10 +92,6 @@ pub(crate) struct FitArgs {
 
 /// Most bytes of folders that are read.
 const BYTES_MAX: u64 = 4 << 30;
-/// Judged events of either class below which there is nothing to fit.
-const EVENTS_MIN: usize = 20;
-/// Least change of a score that is written.
-const CHANGE_MIN: f64 = 0.005;
 
 fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..1.0).contains(share) && *share > 0.0);
@@ -123,124 +118,40 @@ struct FolderMessage {
     message: InputMessage,
 }
 
-/// A rule in the report.
-#[derive(Serialize)]
-struct FittedRule<'a> {
-    name: &'a str,
-    score: f64,
-    /// The score fitted to all events.
-    fitted: f64,
-    /// The score fitted to the earlier ones.
-    earlier: f64,
-    /// Good events that it fired on.
-    good: u64,
-    /// Bad events that it fired on.
-    bad: u64,
-}
-
-/// The quality of an order of scores.
-#[derive(Clone, Copy, Serialize)]
-struct ScoreQuality {
-    good: usize,
-    bad: usize,
-    /// The area above the ROC curve.
-    one_minus_auc: f64,
-    /// The recall where so many good ones are lost: 0.1 % and 0.5 %.
-    recall_at_01: f64,
-    recall_at_05: f64,
-}
-
 /// The line of `--json`.
 #[derive(Serialize)]
 struct FitLine<'a> {
     pipeline: &'a str,
-    events: usize,
-    bad: usize,
-    /// The later part, which no fit has seen, by the scores that are.
-    before: Option<ScoreQuality>,
-    /// The quality of the same events by the fit to the earlier part.
-    after: Option<ScoreQuality>,
-    rules: Vec<FittedRule<'a>>,
+    #[serde(flatten)]
+    fit: &'a ScoreFit,
 }
 
 pub(crate) fn run(args: FitArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
-    let data = if args.spam.is_empty() { of_journal(&args)? } else { of_folders(&args)? };
-    let Some(FitData { pipeline, mut examples, is_whole }) = data else { return Ok(Exit::Interrupted) };
-    let rules = pipeline.rules.rules();
-    for name in &args.fix {
-        if pipeline.rules.rule(name).is_none() {
-            return Err(CommandError::new(format_args!("`{}` has no rule `{name}`", pipeline.name)));
-        }
-    }
-    let scores: Vec<f64> = rules
-        .iter()
-        .map(|rule| {
-            let is_fitted =
-                rule.mode == Mode::Enforce && rule.group.is_none() && !args.fix.contains(&rule.name);
-            if is_fitted { rule.score } else { 0.0 }
-        })
-        .collect();
-    // What is not fitted is a part of the rest.
-    let own: Vec<f64> = rules.iter().map(|rule| rule.score).collect();
-    for example in &mut examples {
-        let (fitted, kept): (Vec<_>, Vec<_>) = example
-            .shares
-            .iter()
-            .copied()
-            .partition(|(rule, _)| scores.get(*rule).is_some_and(|score| *score != 0.0));
-        example.rest += kept.iter().map(|(rule, share)| own[*rule] * f64::from(*share)).sum::<f64>();
-        example.shares = fitted;
-    }
-    let bad = examples.iter().filter(|example| example.is_bad).count();
-    if bad.min(examples.len() - bad) < EVENTS_MIN {
-        let message = format!(
-            "{} good and {bad} bad events are judged, and {EVENTS_MIN} of each are needed",
-            examples.len() - bad
-        );
-        return Err(CommandError::new(message).help(
+    let query = ScoreFitQuery {
+        fixed: args.fix.clone(),
+        split: args.split,
+        false_positive: args.false_positive,
+        prior: args.prior,
+        most: args.most,
+    };
+    let data = if args.spam.is_empty() { of_journal(&args, &query)? } else { of_folders(&args)? };
+    let Some(FitData { pipeline, examples, is_whole }) = data else { return Ok(Exit::Interrupted) };
+    let fit = ScoreFit::of(&pipeline, examples, &query).map_err(|error| match error {
+        ScoreFitError::TooFew { .. } => CommandError::new(&error).help(
             "say of decisions what they were with `tollhouse feedback`, or give folders by --spam and --ham"
                 .to_owned(),
-        ));
-    }
-    let even = pipeline.rules.bands().as_slice().first().map_or(0.0, |band| band.at);
-    let terms = FitTerms { even, false_positive: args.false_positive, prior: args.prior, most: args.most };
-    let cut = (examples.len() as f64 * args.split) as usize;
-    let (earlier, later) = examples.split_at(cut);
-    let measured = fit_scores(&scores, earlier, &terms);
-    let fitted = fit_scores(&scores, &examples, &terms);
-    let (before, after) = (quality(later, &scores), quality(later, &measured));
-    let mut fired = vec![[0u64; 2]; scores.len()];
-    for example in &examples {
-        example.shares.iter().for_each(|(rule, _)| fired[*rule][usize::from(example.is_bad)] += 1);
-    }
-    let all = rules.iter().zip(&scores).zip(measured.iter().zip(&fitted)).zip(&fired);
-    let mut report: Vec<FittedRule<'_>> = all
-        .filter(|(((_, score), _), [good, bad])| **score != 0.0 && good + bad > 0)
-        .map(|(((rule, score), (earlier, fitted)), [good, bad])| FittedRule {
-            name: &rule.name,
-            score: *score,
-            fitted: *fitted,
-            earlier: *earlier,
-            good: *good,
-            bad: *bad,
-        })
-        .collect();
-    report.sort_by(|one, other| {
-        (other.fitted - other.score)
-            .abs()
-            .total_cmp(&(one.fitted - one.score).abs())
-            .then_with(|| one.name.cmp(other.name))
-    });
+        ),
+        ScoreFitError::UnknownRule { .. } => CommandError::new(&error),
+    })?;
     if out.is_json() {
-        let (pipeline, events) = (pipeline.name.as_str(), examples.len());
-        out.json(&FitLine { pipeline, events, bad, before, after, rules: report })?;
+        out.json(&FitLine { pipeline: &pipeline.name, fit: &fit })?;
     } else {
-        show(&report, later.len(), before.zip(after), &mut out)?;
+        show(&fit, &mut out)?;
     }
     out.flush()?;
     if let Some(path) = &args.write {
-        write(path, rules.iter().zip(scores.iter().zip(&fitted)), examples.len() - bad, bad)?;
+        write(path, &fit)?;
         say(format_args!(
             "{} is written: put its rules into your configuration, or post them",
             path.display()
@@ -250,7 +161,7 @@ pub(crate) fn run(args: FitArgs) -> Result<Exit, CommandError> {
 }
 
 /// The judged decisions of a journal, by the rules of its configuration as it is now.
-fn of_journal(args: &FitArgs) -> Result<Option<FitData>, CommandError> {
+fn of_journal(args: &FitArgs, query: &ScoreFitQuery) -> Result<Option<FitData>, CommandError> {
     let directory = args.engine.directory()?;
     let path = args.engine.config.clone().unwrap_or_else(|| directory.config_path());
     let plan = Plan::compile(&Config::load(&path, &args.engine.overrides()))?;
@@ -264,15 +175,15 @@ fn of_journal(args: &FitArgs) -> Result<Option<FitData>, CommandError> {
         from: args.from,
         to: args.to,
         bad: args.bad.clone(),
-        keeps_examples: true,
+        fit: Some(query.clone()),
         ..BacktestQuery::default()
     };
     let backtest = Backtest::new(Arc::clone(&pipeline), question, &descriptions);
-    let Some((tally, skipped)) = backtest::judge(&backtest, &archive, args.threads.count())? else {
+    let Some((mut tally, skipped)) = backtest::judge(&backtest, &archive, args.threads.count())? else {
         return Ok(None);
     };
     let is_less = say_losses(&skipped, &archive.lacking()?);
-    Ok(Some(FitData { pipeline, examples: tally.into_examples(), is_whole: !is_less }))
+    Ok(Some(FitData { pipeline, examples: tally.take_examples(), is_whole: !is_less }))
 }
 
 /// The messages of two folders in the order of their times, each judged before it is learned.
@@ -355,54 +266,15 @@ fn example(pipeline: &Pipeline, decision: &Decision, is_bad: bool) -> FitExample
     example
 }
 
-/// The quality of these scores on some events; `None` where a class lacks.
-fn quality(examples: &[FitExample], scores: &[f64]) -> Option<ScoreQuality> {
-    let class = |is_bad: bool| {
-        let of_class = examples.iter().filter(move |example| example.is_bad == is_bad);
-        let mut points: Vec<f64> = of_class.map(|example| example.score(scores)).collect();
-        points.sort_by(f64::total_cmp);
-        points
-    };
-    let (good, bad) = (class(false), class(true));
-    let (last, _) = (good.last()?, bad.last()?);
-    // Ties count half.
-    let below: f64 = bad
-        .iter()
-        .map(|score| {
-            let (under, upto) =
-                (good.partition_point(|it| it < score), good.partition_point(|it| it <= score));
-            (under + upto) as f64 / 2.0
-        })
-        .sum();
-    let recall = |share: f64| {
-        let lost = (good.len() as f64 * share) as usize;
-        let line = good.get(good.len() - 1 - lost.min(good.len() - 1)).unwrap_or(last);
-        let caught = bad.len() - bad.partition_point(|score| score <= line);
-        caught as f64 / bad.len() as f64
-    };
-    Some(ScoreQuality {
-        good: good.len(),
-        bad: bad.len(),
-        one_minus_auc: 1.0 - below / (good.len() as f64 * bad.len() as f64),
-        recall_at_01: recall(0.001),
-        recall_at_05: recall(0.005),
-    })
-}
-
-fn show(
-    rules: &[FittedRule<'_>],
-    later: usize,
-    measured: Option<(ScoreQuality, ScoreQuality)>,
-    out: &mut Output,
-) -> Result<(), CommandError> {
+fn show(fit: &ScoreFit, out: &mut Output) -> Result<(), CommandError> {
     let mut table = TextTable::default();
     table.row(["rule", "score", "fitted", "by the earlier", "good", "bad"].map(|head| match head {
         "rule" => TableCell::text(head, DIM),
         head => TableCell::number(head, DIM),
     }));
-    for rule in rules {
+    for rule in &fit.rules {
         table.row([
-            TableCell::text(rule.name, BOLD),
+            TableCell::text(&rule.name, BOLD),
             TableCell::number(format_args!("{:.2}", rule.score), DIM),
             TableCell::number(format_args!("{:.2}", rule.fitted), BOLD),
             TableCell::number(format_args!("{:.2}", rule.earlier), DIM),
@@ -411,10 +283,8 @@ fn show(
         ]);
     }
     out.line(format_args!("{table}"))?;
-    let Some((before, after)) = measured else {
-        out.line(format_args!(
-            "The later {later} events have one class only: nothing can be measured on them."
-        ))?;
+    let Some((before, after)) = fit.before.zip(fit.after) else {
+        out.line(format_args!("The later events have one class only: nothing can be measured on them."))?;
         return Ok(());
     };
     out.line(format_args!(
@@ -430,24 +300,19 @@ fn show(
             quality.recall_at_05
         ))?;
     }
-    if after.recall_at_01 < before.recall_at_01 {
+    if fit.is_worse() {
         help("the fit finds less than the scores that are: keep them, or give more events");
     }
     Ok(())
 }
 
 /// Writes the scores that changed as rules of a configuration.
-fn write<'a>(
-    path: &Path,
-    rules: impl Iterator<Item = (&'a Rule, (&'a f64, &'a f64))>,
-    good: usize,
-    bad: usize,
-) -> Result<(), CommandError> {
-    let mut text = format!("# Scores that `tollhouse fit` has fitted to {good} good and {bad} bad events.\n");
-    for (rule, (_, fitted)) in rules.filter(|(_, (score, fitted))| (*score - *fitted).abs() >= CHANGE_MIN) {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "\n[[rule]]\nname = {:?}\nscore = {fitted:?}\n", rule.name);
-    }
-    disk::replace(path, text.as_bytes())
-        .map_err(|error| CommandError::new(format_args!("{}: {error}", path.display())))
+fn write(path: &Path, fit: &ScoreFit) -> Result<(), CommandError> {
+    let failed =
+        |error: &dyn std::fmt::Display| CommandError::new(format_args!("{}: {error}", path.display()));
+    let (good, bad) = (fit.events - fit.bad, fit.bad);
+    let rules = plan::with_scores("", fit.changed()).map_err(|error| failed(&error))?;
+    let text =
+        format!("# Scores that `tollhouse fit` has fitted to {good} good and {bad} bad events.\n{rules}");
+    disk::replace(path, text.as_bytes()).map_err(|error| failed(&error))
 }

@@ -51,8 +51,11 @@ async fn begun(node: &Arc<Node>, request: api::BacktestRequest) -> Result<Arc<Ba
     if named.iter().filter(|named| **named).count() > 1 {
         return Err(INVALID_PARAMETER.failure("rules, version, candidate: expected one of them at most"));
     }
-    if request.bad.len() > NAMES_MAX || request.caught.len() > NAMES_MAX {
-        return Err(INVALID_PARAMETER.failure(format!("bad, caught: expected at most {NAMES_MAX}")));
+    let fixed = request.fit.as_ref().map_or(0, |fit| fit.fixed.len());
+    if [request.bad.len(), request.caught.len(), fixed].iter().any(|names| *names > NAMES_MAX) {
+        return Err(
+            INVALID_PARAMETER.failure(format!("bad, caught, fit.fixed: expected at most {NAMES_MAX}"))
+        );
     }
     let now = node.now();
     let (from, to) = span(&request, now)?;
@@ -78,16 +81,31 @@ async fn begun(node: &Arc<Node>, request: api::BacktestRequest) -> Result<Arc<Ba
         }
     };
     note("version", pipeline.version.clone());
+    let fit = request.fit.map(api::ScoreFitRequest::read).transpose();
+    let fit = fit.map_err(|problem| INVALID_PARAMETER.failure(problem))?;
+    if let Some(fit) = &fit {
+        fit.check(&pipeline).map_err(|error| INVALID_PARAMETER.failure(format!("fit.fixed: {error}")))?;
+    }
     let query = BacktestQuery {
         from: Some(from),
         // Without an end what is decided just now is among them.
         to: request.to.map(|to| to.0),
         bad: request.bad,
         caught: request.caught,
-        ..BacktestQuery::default()
+        fit,
     };
     let by = RequestGrant::current().map_or_else(|| "local".to_owned(), |grant| grant.name().to_owned());
-    let (text, is_sample_only) = (request.rules, request.sample_only);
+    // A kept version is a whole configuration, and no text that is laid over one.
+    let text = match (request.rules, request.version, request.candidate) {
+        (Some(text), ..) => Some(text),
+        (None, Some(_), _) => None,
+        (None, None, true) => node.engine.posted_candidate(&pipeline.name),
+        (None, None, false) => {
+            let standing = node.engine.rules_info(&pipeline);
+            (!standing.back).then(|| standing.posted.unwrap_or_default())
+        }
+    };
+    let is_sample_only = request.sample_only;
     backtest_work::begin(node, BacktestOrder { pipeline, query, text, from, to, by, is_sample_only })
 }
 
@@ -192,6 +210,6 @@ fn shown(job: &BacktestJob, with_report: bool) -> api::BacktestJson {
         is_sample: outcome.is_sample,
         problem,
         damaged: outcome.damaged,
-        report: report.map(api::BacktestReportJson::from),
+        report: report.map(|report| api::BacktestReportJson::new(report, job.order.text.as_deref())),
     }
 }
