@@ -15,8 +15,9 @@ pub fn with_scores<'a>(
     let held = document.entry("rule").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
     let Ok(mut rules) = std::mem::take(held).into_array_of_tables() else { return Ok(text.to_owned()) };
     for (name, score) in scores {
-        let is_it = |rule: &&mut Table| rule.get("name").and_then(Item::as_str) == Some(name);
-        match rules.iter_mut().find(is_it) {
+        let is_it = |rule: &Table| rule.get("name").and_then(Item::as_str) == Some(name);
+        let place = rules.iter().position(is_it);
+        match place.and_then(|place| rules.get_mut(place)) {
             Some(rule) => match rule.get_mut("score").and_then(Item::as_value_mut) {
                 Some(old) => {
                     // What stands around the number, such as a comment behind it, stays.

@@ -293,7 +293,7 @@ fn changes(changes: &[ActionChange]) -> Vec<ActionChangeJson> {
 
 impl BacktestReportJson {
     /// A report, with the text of the rules that were tried.
-    pub(crate) fn new(report: &BacktestReport, text: Option<&str>) -> BacktestReportJson {
+    pub fn new(report: &BacktestReport, text: Option<&str>) -> BacktestReportJson {
         let labels = report.labels.iter().map(|label| LabelChangeJson {
             label: label.label.clone(),
             is_bad: label.is_bad,

@@ -398,6 +398,9 @@ pub struct CommonFactsJson {
     /// Stretches of the journal that are damaged and were passed over.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub damaged: u64,
+    /// The nodes whose decisions are missing, as they do not answer: `3 (mail-3)`. Absent where all do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<String>,
 }
 
 /// A value of a fact that decisions have in common.
@@ -432,6 +435,7 @@ impl From<&CommonFacts> for CommonFactsJson {
             facts: found.facts.iter().map(fact).collect(),
             partial: found.is_partial,
             damaged: found.skipped.stretches,
+            absent: Vec::new(),
         }
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::{
-    CountBucketJson, DecisionCountsJson, DecisionStatisticsJson, JudgedCountsJson, RuleStatisticsJson,
+    CommonFactJson, CommonFactsJson, CountBucketJson, DecisionCountsJson, DecisionStatisticsJson,
+    JudgedCountsJson, RuleStatisticsJson,
 };
 
 impl JudgedCountsJson {
@@ -109,6 +110,35 @@ impl DecisionCountsJson {
     }
 }
 
+impl CommonFactsJson {
+    /// Adds what decisions of another node have in common; of another pipeline, nothing. A fact that does not stand out on a node
+    /// counts as if no decision there had it.
+    pub fn add(&mut self, other: CommonFactsJson) {
+        if self.pipeline.is_empty() {
+            self.pipeline.clone_from(&other.pipeline);
+        }
+        self.partial |= other.partial;
+        self.damaged += other.damaged;
+        if self.pipeline != other.pipeline {
+            return;
+        }
+        self.decisions += other.decisions;
+        self.others += other.others;
+        for fact in other.facts {
+            match self.facts.iter_mut().find(|own| own.condition == fact.condition) {
+                Some(own) => (own.count, own.before) = (own.count + fact.count, own.before + fact.before),
+                None => self.facts.push(fact),
+            }
+        }
+        let share = |count: u64, of: u64| count as f64 / of.max(1) as f64;
+        let (decisions, others) = (self.decisions, self.others);
+        self.facts.sort_by(|one, two| {
+            let distance = |fact: &CommonFactJson| share(fact.count, decisions) - share(fact.before, others);
+            distance(two).total_cmp(&distance(one)).then_with(|| one.condition.cmp(&two.condition))
+        });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use event::Time;
@@ -179,6 +209,33 @@ mod tests {
         assert_eq!(own.probabilities, [bin(0.0, judged(9, 0, 0), 0.5), bin(0.9, judged(1, 2, 0), 1.9 + 0.9)]);
         assert_eq!(own.moved, Some(moved(4.0, judged(1, 1, 0))));
         assert_eq!((own.reached, own.looked_at, own.damaged), (Some(Timestamp(Time(7))), 16, 1));
+    }
+
+    #[test]
+    fn facts_of_nodes_are_added_for_one_pipeline() {
+        let fact = |path: &str, count, before| CommonFactJson {
+            fact: "http.path".to_owned(),
+            value: path.into(),
+            condition: format!("http.path == '{path}'"),
+            count,
+            before,
+        };
+        let of = |pipeline: &str, decisions, others, facts| CommonFactsJson {
+            pipeline: pipeline.to_owned(),
+            decisions,
+            others,
+            facts,
+            partial: false,
+            damaged: 0,
+            absent: Vec::new(),
+        };
+        // A node without decisions that fit names no pipeline.
+        let mut own = of("", 0, 0, Vec::new());
+        own.add(of("web", 10, 10, vec![fact("/a", 8, 0), fact("/b", 4, 1)]));
+        own.add(of("mail", 99, 99, vec![fact("/a", 99, 0)]));
+        own.add(CommonFactsJson { partial: true, damaged: 2, ..of("web", 30, 10, vec![fact("/b", 30, 0)]) });
+        let facts = vec![fact("/b", 34, 1), fact("/a", 8, 0)];
+        assert_eq!(own, CommonFactsJson { partial: true, damaged: 2, ..of("web", 40, 20, facts) });
     }
 
     #[test]

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::decisions::DecisionsQuery;
+use super::decisions::{DecisionsQuery, absent};
 use super::format::{CELL, json, number, percent, plain, url, value};
 use super::frame::ConsoleSection;
 use super::texts::{counted, fill, t};
@@ -18,12 +18,13 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     visit.need(ViewerRight::ReadContent)?;
     let query: DecisionsQuery = visit.query()?;
     let pipelines = node::pipelines(State(visit.node.clone())).await.0.pipelines;
-    let found = decisions::own_common(&visit.node, query.filter(&visit)?).await?;
+    let found = decisions::common_of_all(&visit.node, query.filter(&visit)?).await?;
     let frame = visit.frame(t("shared.title"), ConsoleSection::Decisions);
     Ok(frame.page(&html! {
         h1 { (t("shared.title")) }
         p.crumbs { a href=(url("/console/decisions", &query.params())) { (t("decisions.title")) } }
         (super::decisions::form(&query, &pipelines, "/console/decisions/common"))
+        (absent(&found.absent))
         p.dim {
             (counted("shared.of_one", "shared.of", found.decisions)) " "
             (fill("shared.others", &[("n", &number(found.others))]))

@@ -153,7 +153,7 @@ fn ask(args: &BacktestArgs, client: &ApiClient) -> Result<Exit, CommandError> {
         to: args.to.map(Timestamp),
         bad: args.bad.clone(),
         caught: args.caught.clone(),
-        sample_only: false,
+        ..BacktestRequest::default()
     })?;
     let interrupt = Interrupt::watch(None);
     let progress = Progress::new("thousandths of the time", Some(1000));
@@ -229,7 +229,7 @@ pub(crate) fn run(args: BacktestArgs) -> Result<Exit, CommandError> {
     if out.is_json() {
         out.json(&BacktestLine { report: &report, rows_per_second, threads })?;
     } else {
-        show(&BacktestReportJson::from(&report), &mut out)?;
+        show(&BacktestReportJson::new(&report, None), &mut out)?;
     }
     out.flush()?;
     say(format_args!(

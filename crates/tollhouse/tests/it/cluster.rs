@@ -341,6 +341,8 @@ fn any_node_answers_for_the_decisions_of_all() {
         let exported = ask("/v1/decisions/export?format=ndjson&facts=http.path");
         let exported = exported.lines().map(json).map(|one| one["id"].as_str().unwrap().to_owned());
         assert_eq!(exported.collect::<Vec<_>>(), newest_first);
+        let common = json(&ask("/v1/decisions/common"));
+        assert_eq!((&common["decisions"], common.get("absent")), (&serde_json::json!(9), None), "{common}");
         // The console lists what the route lists.
         let shown = ask("/console/decisions?q=&action=");
         assert!(all.iter().all(|id| shown.contains(*id)), "{shown}");

@@ -96,11 +96,12 @@ async fn begun(node: &Arc<Node>, request: api::BacktestRequest) -> Result<Arc<Ba
     };
     let by = RequestGrant::current().map_or_else(|| "local".to_owned(), |grant| grant.name().to_owned());
     // A kept version is a whole configuration, and no text that is laid over one.
-    let text = match (request.rules, request.version, request.candidate) {
-        (Some(text), ..) => Some(text),
-        (None, Some(_), _) => None,
-        (None, None, true) => node.engine.posted_candidate(&pipeline.name),
-        (None, None, false) => {
+    let [_, is_version, is_candidate] = named;
+    let text = match request.rules {
+        Some(text) => Some(text),
+        None if is_version => None,
+        None if is_candidate => node.engine.posted_candidate(&pipeline.name),
+        None => {
             let standing = node.engine.rules_info(&pipeline);
             (!standing.back).then(|| standing.posted.unwrap_or_default())
         }

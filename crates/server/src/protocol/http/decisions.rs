@@ -477,7 +477,7 @@ pub(crate) struct StatisticsParams {
 #[into_params(parameter_in = Query)]
 pub(super) struct CommonFactsParams {}
 
-/// Finds facts that decisions have in common and others have not: values at least twice as frequent, each with a condition
+/// Finds facts that decisions of all nodes have in common and others have not: values at least twice as frequent, each with a condition
 /// for a rule. Compares the newest 500 matching decisions of a pipeline with as many before `from`, or before the oldest of
 /// them.
 ///
@@ -492,16 +492,33 @@ pub(super) struct CommonFactsParams {}
 )]
 pub(super) async fn common(
     State(node): State<Arc<Node>>,
+    relayed: Option<Extension<RelayedRequest>>,
     FilterQuery(filter, CommonFactsParams {}): FilterQuery<CommonFactsParams>,
 ) -> Result<Json<api::CommonFactsJson>, HttpFailure> {
-    own_common(&node, filter).await.map(Json)
+    match relayed {
+        Some(_) => own_common(&node, filter).await.map(Json),
+        None => common_of_all(&node, filter).await.map(Json),
+    }
 }
 
-/// Finds out what decisions of this node have in common.
-pub(crate) async fn own_common(
+/// Finds out what decisions of all nodes have in common.
+pub(crate) async fn common_of_all(
     node: &Arc<Node>,
     filter: DecisionFilter,
 ) -> Result<api::CommonFactsJson, HttpFailure> {
+    let pairs: Vec<QueryPair> = filter_pairs(&filter).filter(|(name, _)| *name != "pipeline").collect();
+    let wanted = filter.pipeline.clone();
+    let mut all = own_common(node, filter).await?;
+    // Without a pipeline it is that of the newest decision, which other nodes may see otherwise.
+    let pipeline = wanted.or_else(|| Some(all.pipeline.clone()).filter(|name| !name.is_empty()));
+    let target = target("/v1/decisions/common", pairs.into_iter().chain([("pipeline", pipeline)]));
+    let (others, absent) = answers_of_others(node, &target).await;
+    others.into_iter().for_each(|other| all.add(other));
+    Ok(api::CommonFactsJson { absent, ..all })
+}
+
+/// Finds out what decisions of this node have in common.
+async fn own_common(node: &Arc<Node>, filter: DecisionFilter) -> Result<api::CommonFactsJson, HttpFailure> {
     if let Some(name) = &filter.pipeline {
         node.pipeline(Some(name))?;
     }
