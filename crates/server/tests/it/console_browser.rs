@@ -51,7 +51,7 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
             );
             let id = decide("web", LOG, &line);
             if request != "GET /wp-login.php" {
-                let class = if request == "GET /" { "good" } else { "bad" };
+                let class = if request == "GET /" { "pardon" } else { "complaint" };
                 let said = json!({"id": id, "class": class}).to_string();
                 assert_eq!(server.post("/v1/feedback", &[JSON], &said).status, 200);
             }
@@ -96,7 +96,8 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
     };
     let trial = ended(json!({"pipeline": "web", "rules": rules, "span": "30d"}));
     let fit = ended(json!({"pipeline": "web", "span": "30d", "fit": {}}));
-    assert!(server.get(&fit).body.contains("Fitted to 40 good and 40 bad decisions"));
+    let shown = server.get(&fit).body;
+    assert!(shown.contains("Fitted to 40 good and 40 bad decisions"), "{shown}");
     let decision = |id: &str| format!("/console/decisions/{id}");
     let pages = json!({
         "overview": "/console/",
