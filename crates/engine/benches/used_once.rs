@@ -17,7 +17,8 @@ fn timed(engine: &Engine, rounds: u32) -> [f64; 2] {
         let all = |expected: UseResult| {
             let begun = Instant::now();
             for token in number * rounds..(number + 1) * rounds {
-                let used = engine.use_once("site", &token.to_le_bytes(), NOW + Span::minutes(10), NOW);
+                let token = token.to_le_bytes();
+                let used = engine.use_once("site", &token, NOW + Span::minutes(10), NOW);
                 assert_eq!(pollster::block_on(used), expected);
             }
             begun.elapsed().as_secs_f64() * 1e6 / f64::from(rounds)
