@@ -72,7 +72,7 @@ pub struct ScoreQuality {
 pub struct ScoreFit {
     /// Judged events.
     pub events: usize,
-    /// Those of them that are bad.
+    /// Bad ones among them.
     pub bad: usize,
     /// The later part, which no fit has seen, by the scores that are; `None` if it has one class only.
     pub before: Option<ScoreQuality>,

@@ -32,7 +32,7 @@ pub struct ScoreFitRequest {
 pub struct ScoreFitJson {
     /// Judged decisions: the newest 200,000 at most.
     pub events: usize,
-    /// Those of them that are bad.
+    /// Bad ones among them.
     pub bad: usize,
     /// The quality of the scores that are, on the later part; left out if that has one class only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,7 +87,7 @@ impl ScoreFitRequest {
     /// Reads the terms.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The first term that is wrong.
     pub(crate) fn read(self) -> Result<ScoreFitQuery, String> {
         let usual = ScoreFitQuery::default();
         let query = ScoreFitQuery {

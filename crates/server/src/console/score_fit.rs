@@ -88,7 +88,7 @@ pub(super) fn preview(pipeline: &str, trial: &BacktestJson, report: &BacktestRep
     }
 }
 
-/// What the scores are worth on the later decisions, before and after.
+/// The worth of the scores on the later decisions, before and after.
 fn measured(fit: &ScoreFitJson) -> Markup {
     let (Some(before), Some(after)) = (&fit.before, &fit.after) else {
         return html! { p.dim { (t("fit.one_class")) } };

@@ -567,9 +567,9 @@ pub(super) async fn statistics(
 /// The age that statistics may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StatisticsAge {
-    /// They are made for this request.
+    /// Statistics made for this request.
     New,
-    /// They may have been made a moment ago.
+    /// Statistics that may have been made a moment ago.
     Recent,
 }
 
