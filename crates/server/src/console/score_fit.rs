@@ -95,8 +95,8 @@ fn measured(fit: &ScoreFitJson) -> Markup {
     };
     let rows = [
         ("fit.wrong", before.one_minus_auc, after.one_minus_auc),
-        ("fit.recall_01", before.recall_at_01, after.recall_at_01),
-        ("fit.recall_05", before.recall_at_05, after.recall_at_05),
+        ("fit.recall_tenth", before.recall_at_01, after.recall_at_01),
+        ("fit.recall_half", before.recall_at_05, after.recall_at_05),
     ];
     html! {
         p.dim { (fill("fit.measured", &[("good", &number(before.good as u64)), ("bad", &number(before.bad as u64))])) }
