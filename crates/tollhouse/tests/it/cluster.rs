@@ -223,6 +223,13 @@ pub(crate) fn node_with(
     like: Option<&Data>,
     environment: &[(String, String)],
 ) -> (Data, Server) {
+    let data = node_data(preset, addresses, like, "");
+    let server = Server::start_in(&data.path(), environment, &[]);
+    (data, server)
+}
+
+/// Makes the directory of a node, with more in its configuration.
+fn node_data(preset: &str, addresses: &[String], like: Option<&Data>, more: &str) -> Data {
     let data = Data::new(&[preset]);
     if let Some(other) = like {
         fs::copy(other.path().join("secret"), data.path().join("secret")).unwrap();
@@ -231,9 +238,8 @@ pub(crate) fn node_with(
     let text = fs::read_to_string(&config).unwrap();
     let replicas = usize::from(addresses.len() > 1);
     let cluster = format!("[cluster]\nnodes = {addresses:?}\nreplicas = {replicas}\n");
-    fs::write(&config, format!("{text}\n{cluster}")).unwrap();
-    let server = Server::start_in(&data.path(), environment, &[]);
-    (data, server)
+    fs::write(&config, format!("{text}\n{cluster}\n{more}")).unwrap();
+    data
 }
 
 /// Sends a request; returns the status and the answer.
@@ -566,6 +572,51 @@ fn nodes_have_the_same_linear_models_whoever_is_taught_or_killed() {
         .lines()
         .find(|line| line.starts_with("tollhouse_shared_model_version{model=\"mail/learned.linear\"}"));
     assert!(version.is_some_and(|line| line.ends_with(" 26")), "{version:?}");
+}
+
+/// Who gets an invented message decides whether it is wanted: one wants notes of meetings, the other pills.
+fn message_to(recipient: &str, number: usize) -> String {
+    format!("Delivered-To: {recipient}\r\n{}", message(number))
+}
+
+#[test]
+fn a_linear_model_of_each_recipient_is_the_same_on_all_nodes() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let addresses = [cluster.servers[0].address()];
+    let mine = "[[classifier]]\nname = \"mine\"\nper = \"recipient\"\nof = [\"mail.subject\"]\n\
+                runs = [\"mail.source_start\"]\nbad = [\"spam\"]\ngood = [\"ham\"]\n";
+    let first = node_data("mail", &addresses, None, mine);
+    let second = node_data("mail", &addresses, Some(&first), mine);
+    let [one, two] = [&first, &second].map(|data| Server::start(&data.path(), &[]));
+    let tastes = ["ann@example.net", "bob@example.net"];
+    let nodes = [&one, &two];
+    for number in 0..40 {
+        for (person, recipient) in tastes.into_iter().enumerate() {
+            let class = ["spam", "ham"][(number + person) % 2];
+            // Each is taught by the other node than the last time.
+            let server = nodes[(number / 2 + person) % 2];
+            let taught = message_to(recipient, number);
+            let (status, text) = call(
+                server,
+                &format!("/v1/learn?class={class}&envelope=headers"),
+                Some(("message/rfc822", &taught)),
+            );
+            assert_eq!(status, 200, "{text}");
+        }
+    }
+    wait_for_models(&nodes, 80);
+    let linear = |server: &Server, recipient: &str, number: usize| {
+        let message = message_to(recipient, number);
+        let answer = call(server, "/v1/peek?envelope=headers", Some(("message/rfc822", &message))).1;
+        json(&answer)["facts"]["mine.linear"].as_f64().unwrap_or_else(|| panic!("{answer}"))
+    };
+    for number in 100..104 {
+        for (person, recipient) in tastes.into_iter().enumerate() {
+            let known = linear(&one, recipient, number);
+            assert_eq!(known, linear(&two, recipient, number));
+            assert_eq!(known > 0.0, (number + person) % 2 == 0, "{recipient}: {known}");
+        }
+    }
 }
 
 /// Waits until something is so, for a while that is long enough for a loaded machine.

@@ -50,7 +50,7 @@ mod serve;
 #[expect(dead_code, reason = "the cluster's own tests use all of it")]
 #[path = "../../../cluster/tests/it/servers.rs"]
 mod servers;
-#[cfg(feature = "cluster")]
+#[cfg(all(feature = "cluster", feature = "object-store"))]
 mod shared_faults;
 mod sinks;
 mod site;

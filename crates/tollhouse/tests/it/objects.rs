@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::program::{Data, Server, corpus};
 
 /// A figure of a server's metrics.
-fn metric(server: &Server, name: &str) -> Option<u64> {
+pub(crate) fn metric(server: &Server, name: &str) -> Option<u64> {
     let text =
         ureq::get(format!("{}/metrics", server.url)).call().unwrap().into_body().read_to_string().unwrap();
     let line = text.lines().find(|line| line.starts_with(&format!("tollhouse_{name} ")))?;
