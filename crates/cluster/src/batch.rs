@@ -64,7 +64,6 @@ impl CacheShard {
         for id in std::mem::take(&mut part.dirty) {
             let Some(entry) = self.get_mut(id) else { continue };
             let Some(delta) = entry.pending.take() else { continue };
-            let delta: Arc<CellDelta> = Arc::from(delta);
             let mut renews = true;
             if let Some(known) = world.forms.get(&entry.form) {
                 entry.fold(&known.plan, acknowledged);

@@ -91,7 +91,8 @@ pub(crate) struct CacheEntry {
     /// The second in which a batch last renewed its time to live, and one more.
     renewed: u32,
     pub(crate) sent: Option<SentDelta>,
-    pub(crate) pending: Option<Box<CellDelta>>,
+    /// Nobody else has it before it is cut.
+    pub(crate) pending: Option<Arc<CellDelta>>,
     pub(crate) flight: Option<Arc<InFlightCall>>,
     /// The last request that has looked at it.
     stamp: u64,
@@ -290,7 +291,7 @@ impl CacheShard {
             let mut old = std::mem::replace(entry, CacheEntry::new(form));
             *bytes = (*bytes + entry.bytes()).saturating_sub(before);
             if let (Some(delta), Some(part)) = (old.pending.take(), parts.get_mut(part)) {
-                part.orphans.push(BatchItem::new(id, old.form, Arc::from(delta)));
+                part.orphans.push(BatchItem::new(id, old.form, delta));
             }
         }
         if entry.read_at < invalidated && entry.image.is_some() {
@@ -326,10 +327,10 @@ impl CacheShard {
     fn change(&mut self, id: CellId, part: usize, change: impl FnOnce(&mut CellDelta)) {
         let (Some(entry), Some(part)) = (self.cells.get_mut(&id), self.parts.get_mut(part)) else { return };
         let before = entry.pending.as_ref().map_or(0, |delta| delta.bytes());
-        let delta = entry.pending.get_or_insert_with(|| {
+        let delta = Arc::make_mut(entry.pending.get_or_insert_with(|| {
             part.dirty.push(id);
-            Box::default()
-        });
+            Arc::default()
+        }));
         change(delta);
         part.pending_bytes += delta.bytes().saturating_sub(before);
     }

@@ -30,3 +30,7 @@ mod sweep;
 mod traffic;
 mod transfers;
 mod valkey;
+
+/// The program's allocator, so that figures are the program's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
