@@ -82,7 +82,7 @@ fn post(url: &str, path: &str, kind: &str, body: &str) -> Option<Value> {
     let agent: ureq::Agent =
         ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(20))).build().into();
     let mut answer = agent.post(format!("{url}{path}")).content_type(kind).send(body).ok()?;
-    answer.body_mut().read_json().ok()
+    serde_json::from_str(&answer.body_mut().read_to_string().ok()?).ok()
 }
 
 impl Traffic {
