@@ -102,7 +102,9 @@ impl Traffic {
     /// Complains of a decision to a node, which may be of another.
     fn complain(&self, node: usize, id: &str) -> bool {
         self.judged.lock().unwrap().entry(id.to_owned()).or_insert(false);
-        let complaint = object!({"id": id, "class": "complaint", "by": "ann@example.org"}).to_string();
+        // Of what one reporter says in a day only so much counts.
+        let by = format!("{id}@example.org");
+        let complaint = object!({"id": id, "class": "complaint", "by": by}).to_string();
         let is_heard = post(&self.url(node), "/v1/feedback", "application/json", &complaint).is_some();
         if is_heard {
             self.judged.lock().unwrap().insert(id.to_owned(), true);
