@@ -10,7 +10,7 @@ use super::compression::decompress;
 use super::file::JournalFile;
 use super::format::{DamagedStretch, SegmentError};
 use super::summary::{RecordSummary, SearchProbe, SummaryBuilder};
-use super::visitor::{self, RecordVisitor};
+use super::visitor::{self, FactChoice, RecordVisitor};
 use super::{JournalError, Record, segment_error};
 use crate::id::RecordId;
 
@@ -139,13 +139,15 @@ impl Block {
             BlockContent::Rows(content, bytes) => self.raw(content, *bytes),
             BlockContent::Columns(columns, number) => {
                 let mut bytes = Vec::new();
-                columns.rows(*number, |_| true, &mut bytes)?;
+                columns.rows(*number, |_| true, FactChoice::All, &mut bytes)?;
                 Ok(bytes)
             }
             BlockContent::File(columns) => {
                 let mut bytes = Vec::new();
                 for number in 0..columns.groups() {
-                    columns.rows(number, |_| true, &mut bytes).map_err(|_| self.damaged())?;
+                    columns
+                        .rows(number, |_| true, FactChoice::All, &mut bytes)
+                        .map_err(|_| self.damaged())?;
                 }
                 Ok(bytes)
             }
@@ -160,11 +162,15 @@ impl Block {
 
     /// The record of this id, if it is here.
     pub(super) fn find(&self, id: RecordId) -> Result<Option<Record>, SegmentError> {
-        Ok(self.find_all(&BTreeSet::from([id]))?.pop().map(|(_, record)| record))
+        Ok(self.find_all(&BTreeSet::from([id]), FactChoice::All)?.pop().map(|(_, record)| record))
     }
 
-    /// The records of these ids that are here, for one reading of the block.
-    pub fn find_all(&self, ids: &BTreeSet<RecordId>) -> Result<Vec<(RecordId, Record)>, SegmentError> {
+    /// The records of these ids that are here, for one reading of the block, with these facts at least.
+    pub fn find_all(
+        &self,
+        ids: &BTreeSet<RecordId>,
+        facts: FactChoice<'_>,
+    ) -> Result<Vec<(RecordId, Record)>, SegmentError> {
         let may_hold = |first, last| ids.range(first..=last).next().is_some();
         if self.head.first > self.head.last || !may_hold(self.head.first, self.head.last) {
             return Ok(Vec::new());
@@ -178,11 +184,11 @@ impl Block {
                 let raw = self.raw(content, *bytes)?;
                 Record::decode_wanted(&raw, self.head.count, wanted).map_err(|_| self.damaged())
             }
-            BlockContent::Columns(columns, number) => columns.find_all(*number, ids),
+            BlockContent::Columns(columns, number) => columns.find_all(*number, ids, facts),
             BlockContent::File(columns) => {
                 let mut found = Vec::new();
                 for number in 0..columns.groups() {
-                    found.extend(columns.find_all(number, ids).map_err(|_| self.damaged())?);
+                    found.extend(columns.find_all(number, ids, facts).map_err(|_| self.damaged())?);
                 }
                 Ok(found)
             }

@@ -215,7 +215,9 @@ fn same(
             && let Some(number) = groups.next()
         {
             written.drain(..std::mem::take(&mut at));
-            columns.rows(number, |_| true, &mut written).map_err(segment_error(&file.path()))?;
+            columns
+                .rows(number, |_| true, FactChoice::All, &mut written)
+                .map_err(segment_error(&file.path()))?;
         }
         is_same = written[at..].starts_with(&bytes);
         if !is_same {
@@ -260,7 +262,10 @@ fn same_records(
             break Ok::<_, JournalError>(Some(record));
         }
         let Some(number) = groups.next() else { break Ok(None) };
-        written = columns.records(number, |_| true).map_err(segment_error(&file.path()))?.into_iter();
+        written = columns
+            .records(number, |_| true, FactChoice::All)
+            .map_err(segment_error(&file.path()))?
+            .into_iter();
     };
     for block in blocks(file)? {
         for (id, record) in block?.records().map_err(segment_error(&file.path()))? {

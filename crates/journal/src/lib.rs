@@ -89,7 +89,7 @@ pub use tail::{JournalPosition, JournalTail, TailBatch};
 pub use upload::UploadCensus;
 use upload::UploadCounters;
 pub use verification::{JournalVerification, verify};
-pub use visitor::{FactTest, RecordVisitor, RowQuery, StoredFact};
+pub use visitor::{FactChoice, FactTest, RecordVisitor, RowQuery, StoredFact};
 use writer::{PendingRecords, RecordChunk};
 
 /// Bytes of records that are gathered into one block of rows, about.
@@ -588,7 +588,9 @@ impl Journal {
             let file = JournalFile::new(&self.shared.device, name);
             let Some(blocks) = files::SegmentBlocks::open(&file, segments.is_empty())? else { continue };
             for block in blocks.forwards() {
-                match block.and_then(|block| block.find_all(&wanted).map_err(|error| block.error(error))) {
+                match block.and_then(|block| {
+                    block.find_all(&wanted, FactChoice::All).map_err(|error| block.error(error))
+                }) {
                     Ok(records) => found.extend(records),
                     // Passed over, as where one record is looked for.
                     Err(JournalError::Damaged(_)) => {}

@@ -49,6 +49,16 @@ impl RowQuery<'_> {
     }
 }
 
+/// The facts of decisions that are read: of others it is left open whether they are missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FactChoice<'n> {
+    /// All facts.
+    #[default]
+    All,
+    /// Those of these names.
+    Named(&'n [String]),
+}
+
 /// A value of a fact as it is stored, of which a test makes as much as it needs.
 pub trait StoredFact {
     /// The type of the fact.

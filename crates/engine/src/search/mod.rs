@@ -20,8 +20,8 @@ use std::sync::Arc;
 
 use event::{Column, Facts, Secret, Time, Value};
 use journal::{
-    Block, BlockAnswer, DecisionLabels, DecisionRow, DecisionSource, IdRange, JournalArchive, JournalError,
-    ReadBudget, Record, RecordId, SkippedData, VersionDescription,
+    Block, BlockAnswer, DecisionLabels, DecisionRow, DecisionSource, FactChoice, IdRange, JournalArchive,
+    JournalError, ReadBudget, Record, RecordId, SkippedData, VersionDescription,
 };
 use judge::{Action, Diagnostic};
 use plan::Plan;
@@ -103,6 +103,17 @@ pub enum FactSelection {
     Named(Vec<String>),
     /// All that have a value.
     All,
+}
+
+impl FactSelection {
+    /// The facts that have to be read.
+    fn read(&self) -> FactChoice<'_> {
+        match self {
+            FactSelection::None => FactChoice::Named(&[]),
+            FactSelection::Named(names) => FactChoice::Named(names),
+            FactSelection::All => FactChoice::All,
+        }
+    }
 }
 
 /// A page of decisions that is asked for.
@@ -249,7 +260,8 @@ impl Engine {
         budget: &mut ReadBudget<'_>,
     ) -> Result<FoundDecisions<DecisionRow>, DecisionSearchError> {
         let journal = self.journal.as_ref().ok_or(DecisionSearchError::NoJournal)?;
-        search(&**journal, (&self.plan(), &self.secret), query, budget, &mut |_, row| {
+        let facts = FactChoice::All;
+        search(&**journal, (&self.plan(), &self.secret), (query, facts), budget, &mut |_, row| {
             let bytes = bytes_of_row(&row);
             (row, bytes)
         })
@@ -355,7 +367,8 @@ fn list(
         let bytes = bytes_of_listed(&listed);
         (listed, bytes)
     };
-    let found = search(source, (plan, secret), query, budget, &mut make)?;
+    let facts = query.facts.read();
+    let found = search(source, (plan, secret), (query, facts), budget, &mut make)?;
     let mut page = DecisionPage {
         decisions: found.decisions.into_iter().map(|(_, decision)| decision).collect(),
         next: found.next,
@@ -383,7 +396,7 @@ type RowMaker<'m, T> = dyn FnMut(RecordId, DecisionRow) -> (T, usize) + 'm;
 fn search<T>(
     source: &(impl DecisionSource + ?Sized),
     (plan, secret): (&Plan, &Secret),
-    query: &DecisionQuery,
+    (query, facts): (&DecisionQuery, FactChoice<'_>),
     budget: &mut ReadBudget<'_>,
     make: &mut RowMaker<'_, T>,
 ) -> Result<FoundDecisions<T>, DecisionSearchError> {
@@ -391,7 +404,7 @@ fn search<T>(
     let arena = VersionArena::default();
     let matcher = RowMatcher::new(&query.filter, &keys, source, &arena);
     let probe = matcher.probe();
-    let mut page = PageBuilder::new(query, source, make);
+    let mut page = PageBuilder::new((query, facts), source, make);
     let ids = query.ids();
     let mut blocks = source.ranked(ids)?;
     let mut below = ids.below;
@@ -441,6 +454,8 @@ fn search<T>(
 /// A page that is being filled.
 struct PageBuilder<'q, 'm, S: ?Sized, T> {
     query: &'q DecisionQuery,
+    /// The facts of decisions that are needed.
+    facts: FactChoice<'q>,
     source: &'q S,
     make: &'q mut RowMaker<'m, T>,
     limit: usize,
@@ -454,14 +469,24 @@ struct PageBuilder<'q, 'm, S: ?Sized, T> {
 
 impl<'q, 'm, S: DecisionSource + ?Sized, T> PageBuilder<'q, 'm, S, T> {
     fn new(
-        query: &'q DecisionQuery,
+        (query, facts): (&'q DecisionQuery, FactChoice<'q>),
         source: &'q S,
         make: &'q mut RowMaker<'m, T>,
     ) -> PageBuilder<'q, 'm, S, T> {
         let (decisions, next, is_partial, looked_at, skipped) = Default::default();
         let page = FoundDecisions { decisions, next, is_partial, looked_at, skipped };
         let limit = query.limit.clamp(1, PAGE_MAX);
-        PageBuilder { query, source, make, limit, page, bytes: 0, ready: BTreeMap::new(), has_more: false }
+        PageBuilder {
+            query,
+            facts,
+            source,
+            make,
+            limit,
+            page,
+            bytes: 0,
+            ready: BTreeMap::new(),
+            has_more: false,
+        }
     }
 
     /// Makes sure that the labels of decisions from this id on are known, if they are chosen by them. False if the budget is
@@ -497,7 +522,7 @@ impl<'q, 'm, S: DecisionSource + ?Sized, T> PageBuilder<'q, 'm, S, T> {
             return Ok(());
         }
         let wanted: BTreeSet<RecordId> = found.into_iter().collect();
-        let read = block.find_all(&wanted).map_err(|error| block.error(error));
+        let read = block.find_all(&wanted, self.facts).map_err(|error| block.error(error));
         for (id, record) in self.page.skipped.pass(read)?.unwrap_or_default() {
             if let Record::Decision(row) = record {
                 self.ready.insert(id, (self.make)(id, *row));

@@ -31,7 +31,7 @@ pub(crate) fn check(
     stretches.extend(columns.damage_of(IndexCopy::First)?.map(|(from, to)| damaged(from, to, 0)));
     for (number, group) in columns.index.groups.iter().enumerate() {
         progress(group.at);
-        match columns.records(number, |_| true) {
+        match columns.records(number, |_| true, FactChoice::All) {
             Ok(records) => each(&records),
             Err(SegmentError::Damaged(_)) => {
                 let (from, to) = (group.at, group.at + group.bytes());

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use super::summary::{STORED_BLOCK_BYTES, SummaryHead};
 use super::{ReplacedReport, VersionDescription};
 use crate::id::RecordId;
+use crate::visitor::FactChoice;
 
 pub(super) use check::check;
 pub(crate) use reader::{ColumnarSegment, IndexCache};
@@ -237,6 +238,24 @@ impl ColumnLayout {
     /// Returns true if groups of another layout have the same columns, which mean the same here.
     pub(super) fn has_all_of(&self, other: &ColumnLayout) -> bool {
         self.facts == other.facts && other.versions.iter().all(|version| self.versions.contains(version))
+    }
+
+    /// Returns true if rows with these facts need a column, or may need it.
+    fn is_of(&self, column: usize, facts: FactChoice<'_>) -> bool {
+        let FactChoice::Named(wanted) = facts else { return true };
+        match column.checked_sub(OWN.len()).map(|fact| self.facts.get(fact)) {
+            // What these say is in the version's description, and in `detail`.
+            None => !(own::PROVENANCE..own::EVENT_ID).contains(&column) && column != own::EFFECTS,
+            Some(None) => false,
+            Some(Some((name, kind))) => {
+                let mut names: Vec<&str> = vec![name];
+                // As columns are named whose facts share a name with others.
+                let name = name.trim_end_matches('\'');
+                names.extend([Some(name), name.strip_prefix("fact.")].into_iter().flatten());
+                names.extend(name.strip_suffix(&kind.to_string()).and_then(|name| name.strip_suffix(':')));
+                wanted.iter().any(|wanted| names.contains(&wanted.as_str()))
+            }
+        }
     }
 
     /// Returns the number of columns.

@@ -23,7 +23,7 @@ use crate::encoding::{self, RecordReader, RecordWrite, variant};
 use crate::format::{SegmentError, VERSION};
 use crate::id::RecordId;
 use crate::summary::{self, RecordSummary, STORED_BLOCK_BYTES, SearchProbe, SummaryFilter};
-use crate::visitor::StoredFact;
+use crate::visitor::{FactChoice, StoredFact};
 use crate::{Record, ReportRecord};
 
 /// Rows of a group that are read one by one, each from its pages: of more of them all lie on nearly all pages.
@@ -455,32 +455,30 @@ impl ColumnarSegment {
         Ok(ColumnCursor::of(self.kind(column), chunk))
     }
 
-    /// All columns of a group, read at once and checked.
-    fn all_chunks(&self, group: &RowGroup) -> Result<AllChunks, SegmentError> {
-        let length = usize::try_from(group.bytes()).map_err(|_| SegmentError::Damaged(group.at))?;
-        // The index was found to lie behind them.
-        let mut bytes = vec![0; length];
-        self.source.read_at(&mut bytes, group.at)?;
-        let all = AllChunks(bytes);
-        if self.form == ColumnsFormat::Sealed {
-            for ((at, bytes), (_, crc)) in all.of_columns(group).zip(&group.chunks) {
-                if crc32fast::hash(bytes) != *crc {
-                    return Err(SegmentError::Damaged(at));
-                }
-            }
-        }
-        Ok(all)
+    /// The columns of a group that rows with these facts are made of, as they are stored; all of them if all facts are wanted,
+    /// so that damage to any is found.
+    fn chunks_with(
+        &self,
+        group: &RowGroup,
+        facts: FactChoice<'_>,
+    ) -> Result<Vec<Option<Vec<u8>>>, SegmentError> {
+        let columns = (0..group.chunks.len()).map(|column| {
+            let is_wanted = self.index.layout.is_of(column, facts);
+            is_wanted.then(|| self.column_bytes(group, column)).transpose()
+        });
+        columns.collect()
     }
 
-    /// The records of a group whose ids are wanted.
+    /// The records of a group whose ids are wanted, with these facts at least.
     pub(crate) fn records(
         &self,
         number: usize,
         wanted: impl Fn(RecordId) -> bool,
+        facts: FactChoice<'_>,
     ) -> Result<Vec<(RecordId, Record)>, SegmentError> {
         let Some(group) = self.index.groups.get(number) else { return Ok(Vec::new()) };
         let mut bytes = Vec::new();
-        let count = self.rows(number, wanted, &mut bytes)?;
+        let count = self.rows(number, wanted, facts, &mut bytes)?;
         let records = Record::decode_all(&bytes);
         if records.len() == count { Ok(records) } else { Err(SegmentError::Damaged(group.at)) }
     }
@@ -490,6 +488,7 @@ impl ColumnarSegment {
         &self,
         number: usize,
         ids: &BTreeSet<RecordId>,
+        facts: FactChoice<'_>,
     ) -> Result<Vec<(RecordId, Record)>, SegmentError> {
         let Some(group) = self.index.groups.get(number) else { return Ok(Vec::new()) };
         if group.first > group.last {
@@ -502,10 +501,10 @@ impl ColumnarSegment {
             1..=FEW => self.rows_of(group, &few, &mut budget)?,
             _ => None,
         };
-        let Some(rows) = rows else { return self.records(number, |id| ids.contains(&id)) };
+        let Some(rows) = rows else { return self.records(number, |id| ids.contains(&id), facts) };
         let mut bytes = Vec::new();
         if !rows.is_empty() {
-            self.put_rows(group, &rows, &mut budget, &mut bytes)?;
+            self.put_rows(group, (&rows, facts), &mut budget, &mut bytes)?;
         }
         let records = Record::decode_all(&bytes);
         if records.len() == rows.len() { Ok(records) } else { Err(SegmentError::Damaged(group.at)) }
@@ -539,6 +538,7 @@ impl ColumnarSegment {
         &self,
         number: usize,
         wanted: impl Fn(RecordId) -> bool,
+        facts: FactChoice<'_>,
         into: &mut Vec<u8>,
     ) -> Result<usize, SegmentError> {
         let Some(group) = self.index.groups.get(number) else { return Ok(0) };
@@ -551,7 +551,7 @@ impl ColumnarSegment {
             .collect::<Option<_>>()
             .ok_or(SegmentError::Damaged(group.at))?;
         if !rows.is_empty() {
-            self.put_rows(group, &rows, &mut budget, into)?;
+            self.put_rows(group, (&rows, facts), &mut budget, into)?;
         }
         Ok(rows.len())
     }
@@ -560,25 +560,28 @@ impl ColumnarSegment {
     fn put_rows(
         &self,
         group: &RowGroup,
-        rows: &[(usize, RecordId)],
+        (rows, facts): (&[(usize, RecordId)], FactChoice<'_>),
         budget: &mut usize,
         into: &mut Vec<u8>,
     ) -> Result<(), SegmentError> {
-        let all = self.all_chunks(group)?;
+        let stored = self.chunks_with(group, facts)?;
         for part in rows.chunks(if rows.len() <= FEW { 1 } else { rows.len() }) {
             let (Some((first, _)), Some((last, _))) = (part.first(), part.last()) else { continue };
             let range = *first..*last + 1;
-            let columns = all.of_columns(group).enumerate().map(|(column, (at, bytes))| {
-                let (kind, rows) = (self.kind(column), (group.rows as usize, range.clone()));
-                let chunk = pages::decode(bytes, self.form, kind, rows, budget);
-                chunk.map(|chunk| ColumnCursor::of(kind, chunk)).ok_or(SegmentError::Damaged(at))
+            let columns = stored.iter().enumerate().map(|(column, bytes)| {
+                let Some(bytes) = bytes else { return Ok(None) };
+                let chunk = self.decode(group, (column, bytes), range.clone(), budget)?;
+                Ok(Some(ColumnCursor::of(self.kind(column), chunk)))
             });
-            let mut columns: Vec<ColumnCursor> = columns.collect::<Result<_, _>>()?;
+            let mut columns: Vec<Option<ColumnCursor>> = columns.collect::<Result<_, SegmentError>>()?;
             let mut next = range.start;
             for (row, id) in part {
-                columns.iter_mut().for_each(|column| column.pass(row - next));
+                columns.iter_mut().flatten().for_each(|column| column.pass(row - next));
                 next = row + 1;
-                let entries: Vec<ColumnEntry<'_>> = columns.iter_mut().map(ColumnCursor::next).collect();
+                let entries: Vec<ColumnEntry<'_>> = columns
+                    .iter_mut()
+                    .map(|column| column.as_mut().map_or_else(ColumnEntry::missing, ColumnCursor::next))
+                    .collect();
                 self.row(*id, &entries, into).ok_or(SegmentError::Damaged(group.at))?;
             }
         }
@@ -666,23 +669,6 @@ impl ColumnarSegment {
         into.extend_from_slice(detail.next);
         into.extend_from_slice(detail.effects);
         Some(())
-    }
-}
-
-/// The bytes of all columns of a group.
-struct AllChunks(Vec<u8>);
-
-impl AllChunks {
-    /// The start of each column in the file, and its bytes.
-    fn of_columns<'a>(&'a self, group: &'a RowGroup) -> impl Iterator<Item = (u64, &'a [u8])> {
-        let (mut rest, mut at) = (&self.0[..], group.at);
-        group.chunks.iter().map(move |(length, _)| {
-            // As many were read as these lengths say.
-            let (bytes, behind) = rest.split_at((*length as usize).min(rest.len()));
-            rest = behind;
-            at += u64::from(*length);
-            (at - u64::from(*length), bytes)
-        })
     }
 }
 

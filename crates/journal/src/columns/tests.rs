@@ -14,13 +14,18 @@ use crate::encoding::{DecisionHead, DecisionOutcome};
 use crate::file::JournalFile;
 use crate::id::IdRange;
 use crate::samples;
-use crate::visitor::{self, FactTest, RecordVisitor, RowQuery, StoredFact};
-use crate::{Record, ReportRecord, SegmentError};
+use crate::visitor::{self, FactChoice, FactTest, RecordVisitor, RowQuery, StoredFact};
+use crate::{DecisionRow, Record, ReportRecord, SegmentError};
 
 /// A version's columns: names that others have, too, with types of its own, one that is not journalled.
+/// The name of a fact.
+fn name(fact: usize) -> String {
+    if fact == 0 { "score".to_owned() } else { format!("fact.{fact}") }
+}
+
 fn description(types: &[Type]) -> VersionDescription {
     let column = |(index, kind): (usize, &Type)| Column {
-        name: if index == 0 { "score".to_owned() } else { format!("fact.{index}") },
+        name: name(index),
         kind: *kind,
         doc: String::new(),
         journalled: index != 3,
@@ -122,13 +127,13 @@ fn many_records_are_groups_of_about_one_size() {
 fn read(columns: &ColumnarSegment) -> Result<Vec<(RecordId, Record)>, SegmentError> {
     let mut records = Vec::new();
     for number in 0..columns.groups() {
-        records.extend(columns.records(number, |_| true)?);
+        records.extend(columns.records(number, |_| true, FactChoice::All)?);
     }
     Ok(records)
 }
 
 fn find(columns: &ColumnarSegment, number: usize, id: RecordId) -> Option<(RecordId, Record)> {
-    columns.find_all(number, &BTreeSet::from([id])).unwrap().into_iter().next()
+    columns.find_all(number, &BTreeSet::from([id]), FactChoice::All).unwrap().into_iter().next()
 }
 
 fn encoded(records: &[(RecordId, Record)]) -> Vec<Vec<u8>> {
@@ -302,6 +307,40 @@ proptest! {
     }
 
     #[test]
+    fn chosen_facts_are_read_and_all_else_but_facts(
+        versions in versions(),
+        records in prop::collection::vec((any::<u64>().prop_map(RecordId), record()), 1..40),
+        chosen in prop::collection::vec((0usize..9).prop_map(name), 0..4),
+        per_group in 1usize..20,
+    ) {
+        let bytes = written(ColumnsFormat::Sealed, &versions, &records, per_group);
+        let columns = ColumnarSegment::of(Box::new(bytes), ColumnsFormat::Sealed).unwrap();
+        let ids: BTreeSet<RecordId> = records.iter().map(|(id, _)| *id).collect();
+        // What was not chosen may be missing; where it is not, it is what it was.
+        let without_others = |record: &Record, of: &Record| match (record, of) {
+            (Record::Decision(row), Record::Decision(of)) => {
+                let values = row.facts.values().iter().zip(of.facts.values()).enumerate();
+                let kept = values.map(|(fact, (value, of))| {
+                    let is_open = !chosen.contains(&name(fact)) && of.is_none();
+                    value.clone().filter(|_| !is_open)
+                });
+                Record::Decision(Box::new(DecisionRow { facts: Facts::from_values(kept.collect()), ..(**row).clone() }))
+            }
+            (record, _) => record.clone(),
+        };
+        let one_by_one: Vec<BTreeSet<RecordId>> = ids.iter().map(|id| BTreeSet::from([*id])).collect();
+        for ids in one_by_one.iter().chain([&ids]) {
+            for number in 0..columns.groups() {
+                let all = columns.find_all(number, ids, FactChoice::All).unwrap();
+                let some = columns.find_all(number, ids, FactChoice::Named(&chosen)).unwrap();
+                let expected: Vec<_> = all.iter().zip(&some).map(|((id, record), (_, of))| (*id, without_others(record, of))).collect();
+                prop_assert_eq!(all.len(), some.len());
+                prop_assert_eq!(encoded(&some), encoded(&expected));
+            }
+        }
+    }
+
+    #[test]
     fn groups_are_copied_where_they_mean_the_same(
         (versions, others) in (versions(), versions()),
         records in prop::collection::vec((any::<u64>().prop_map(RecordId), record()), 1..40),
@@ -411,7 +450,7 @@ proptest! {
         let wanted = vec![vec![Some(Slot(0)); 8]; 4];
         let mut notes = Notes { wanted: &wanted, facts: Facts::default(), told: Vec::new() };
         for number in 0..columns.groups() {
-            let records = columns.records(number, |_| true);
+            let records = columns.records(number, |_| true, FactChoice::All);
             let _ = (records, columns.look(number, &mut notes));
         }
     }
