@@ -22,7 +22,7 @@ use super::file::JournalFile;
 use super::files::{self, SegmentBlocks};
 use super::format::SegmentError;
 use super::segment::SegmentSummary;
-use super::visitor::RecordVisitor;
+use super::visitor::{FactChoice, RecordVisitor};
 use super::{Block, JournalCore, JournalError, JournalState, read_description, segment_error};
 
 /// The time for which the conversion waits for room on a full disk before it tries again.

@@ -8,6 +8,7 @@ use crate::Record;
 use crate::format::{DamagedStretch, SegmentError};
 use crate::id::RecordId;
 use crate::summary::{self, STORED_BLOCK_BYTES};
+use crate::visitor::FactChoice;
 
 /// Gets the records of a group.
 type GroupVisitor<'a> = dyn FnMut(&[(RecordId, Record)]) + 'a;

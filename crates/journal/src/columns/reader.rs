@@ -580,7 +580,10 @@ impl ColumnarSegment {
                 next = row + 1;
                 let entries: Vec<ColumnEntry<'_>> = columns
                     .iter_mut()
-                    .map(|column| column.as_mut().map_or_else(ColumnEntry::missing, ColumnCursor::next))
+                    .map(|column| match column {
+                        Some(column) => column.next(),
+                        None => ColumnEntry::missing(),
+                    })
                     .collect();
                 self.row(*id, &entries, into).ok_or(SegmentError::Damaged(group.at))?;
             }
