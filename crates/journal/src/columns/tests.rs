@@ -526,7 +526,7 @@ fn one_row_takes_a_page_of_each_column() {
         &[3, 600, 601, 1299],
         &[0, 7, 8, 900, 1000, 1299],
     ] {
-        let found = columns.records(0, |id| wanted.contains(&(id.0 as usize))).unwrap();
+        let found = columns.records(0, |id| wanted.contains(&(id.0 as usize)), FactChoice::All).unwrap();
         let expected: Vec<_> = wanted.iter().map(|number| records[*number].clone()).collect();
         assert_eq!(encoded(&found), encoded(&expected), "{wanted:?}");
     }
