@@ -55,7 +55,7 @@ pub enum FactChoice<'n> {
     /// All facts.
     #[default]
     All,
-    /// Those of these names.
+    /// Facts of these names.
     Named(&'n [String]),
 }
 

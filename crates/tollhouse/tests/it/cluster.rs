@@ -574,7 +574,7 @@ fn nodes_have_the_same_linear_models_whoever_is_taught_or_killed() {
     assert!(version.is_some_and(|line| line.ends_with(" 26")), "{version:?}");
 }
 
-/// Who gets an invented message decides whether it is wanted: one wants notes of meetings, the other pills.
+/// An invented message to somebody, who decides whether it is wanted: one wants notes of meetings, the other pills.
 fn message_to(recipient: &str, number: usize) -> String {
     format!("Delivered-To: {recipient}\r\n{}", message(number))
 }

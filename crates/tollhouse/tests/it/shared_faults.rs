@@ -62,7 +62,7 @@ fn rule(number: usize) -> String {
 /// Requests to three nodes while faults come and go, and what was answered to them.
 struct Traffic {
     ended: AtomicBool,
-    /// Where the nodes are: one that comes back has another port.
+    /// Addresses of the nodes: one that comes back has another port.
     urls: Mutex<[String; 3]>,
     /// The decisions that were answered, which are durable then, and have not been looked for.
     decided: Mutex<Vec<String>>,
@@ -70,7 +70,7 @@ struct Traffic {
     judged: Mutex<BTreeMap<String, bool>>,
 }
 
-/// How many addresses ask for pages.
+/// The number of addresses that ask for pages.
 const VISITORS: usize = 20;
 
 fn visitor(number: usize) -> String {
