@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use sources::positions::SourcePositions;
 
-use super::POSITIONS_CONDITION;
+use super::{POSITIONS_DAMAGED, POSITIONS_UNWRITTEN};
 use crate::core::blocking::blocking;
 use crate::core::node::Node;
 
@@ -42,7 +42,7 @@ impl PositionKeeper {
             Ok(all) => (all.unwrap_or_default(), told.into_iter().next()),
             Err(error) => (BTreeMap::new(), Some(format!("positions of sources cannot be read: {error}"))),
         };
-        node.engine.health().set(POSITIONS_CONDITION, Impact::Degraded, why);
+        node.engine.health().set(POSITIONS_DAMAGED, Impact::Degraded, why);
         PositionKeeper {
             kept: Mutex::new(KeptPositions { all, ..KeptPositions::default() }),
             ..PositionKeeper::default()
@@ -80,7 +80,7 @@ impl PositionKeeper {
         }
         if node.engine.directory().is_some() {
             let fault = written.err().map(|why| format!("positions of sources cannot be kept: {why}"));
-            node.engine.health().set(POSITIONS_CONDITION, Impact::Degraded, fault);
+            node.engine.health().set(POSITIONS_UNWRITTEN, Impact::Degraded, fault);
         }
     }
 

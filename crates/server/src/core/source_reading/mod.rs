@@ -28,8 +28,10 @@ use crate::core::node::Node;
 
 /// The condition that a source cannot be read, or that its lines cannot be decided.
 const CONDITION: &str = "sources-failing";
-/// The condition that positions were lost, or cannot be kept.
-const POSITIONS_CONDITION: &str = "source-positions";
+/// The condition that positions were damaged at the start. Sources were read as new ones, so that it stays.
+const POSITIONS_DAMAGED: &str = "source-positions-damaged";
+/// The condition that positions cannot be written.
+const POSITIONS_UNWRITTEN: &str = "source-positions-unwritten";
 
 /// Sources that are being read.
 pub(crate) struct RunningSources {
