@@ -7,10 +7,10 @@ use std::sync::Arc;
 use disk::{Device, FileDevice};
 
 use super::block_summaries::BlockSummaries;
-use super::columns::IndexCache;
 use super::decision_source::DecisionSource;
 use super::file::JournalFile;
 use super::files::{self, NewestFirstIter, names_on, segments_on};
+use super::known_files::KnownFiles;
 use super::labels::DecisionLabels;
 use super::manifest::JournalManifest;
 use super::ranked::RankedBlocks;
@@ -33,7 +33,7 @@ pub struct JournalArchive {
     manifest: JournalManifest,
     labels: DecisionLabels,
     summaries: BlockSummaries,
-    indices: Arc<IndexCache>,
+    known: Arc<KnownFiles>,
     /// The greatest id of each segment, where they are files of several nodes, whose ids lie between each other.
     last: Option<Vec<RecordId>>,
 }
@@ -66,8 +66,8 @@ impl JournalArchive {
         segments.extend(unseen);
         segments.sort_unstable_by_key(|(first, _)| *first);
         let labels = DecisionLabels::below(RecordId(u64::MAX));
-        let (summaries, indices) = Default::default();
-        Ok(JournalArchive { device, segments, manifest, labels, summaries, indices, last: None })
+        let (summaries, known) = Default::default();
+        Ok(JournalArchive { device, segments, manifest, labels, summaries, known, last: None })
     }
 
     /// An archive of these files, which are read in this order: the oldest first, and a decision not after what is said of
@@ -82,7 +82,7 @@ impl JournalArchive {
             manifest: JournalManifest::default(),
             labels: DecisionLabels::below(RecordId(u64::MAX)),
             summaries: BlockSummaries::default(),
-            indices: Arc::default(),
+            known: Arc::default(),
             last: Some(last),
         }
     }
@@ -195,7 +195,7 @@ impl JournalArchive {
 
 impl DecisionSource for JournalArchive {
     fn ranked(&self, ids: IdRange) -> Result<RankedBlocks, JournalError> {
-        Ok(RankedBlocks::new(ids, self.segments.clone(), Vec::new(), Arc::clone(&self.indices)))
+        Ok(RankedBlocks::new(ids, self.segments.clone(), Vec::new(), Arc::clone(&self.known)))
     }
 
     fn version(&self, version: &str) -> Result<Arc<VersionDescription>, JournalError> {

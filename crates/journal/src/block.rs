@@ -1,11 +1,12 @@
 //! A block of records, in whichever form its segment has them. All that reads the journal reads blocks.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use event::Time;
 
-use super::columns::ColumnarSegment;
+use super::columns::{ColumnarSegment, ReadColumns};
 use super::compression::decompress;
 use super::file::JournalFile;
 use super::format::{DamagedStretch, SegmentError};
@@ -18,7 +19,7 @@ use crate::id::RecordId;
 pub(super) const BLOCK_HEAD_BYTES: usize = 4 + 4 + 8 + 4 + 4 + 4 + 8 + 8 + 8 + 4;
 
 /// The facts known of a block before it is read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockInfo {
     /// Smallest id in it.
     pub first: RecordId,
@@ -32,6 +33,21 @@ pub struct BlockInfo {
     pub at: u64,
     /// Length of its content as it is stored.
     pub(super) length: u64,
+}
+
+impl BlockInfo {
+    /// Returns what is known of a group of a file, unless that does not have it.
+    pub(super) fn of_group(columns: &ColumnarSegment, number: usize) -> Option<BlockInfo> {
+        let group = columns.group(number)?;
+        Some(BlockInfo {
+            first: group.first,
+            last: group.last,
+            arrival: group.arrival,
+            count: group.rows,
+            at: group.at,
+            length: group.bytes,
+        })
+    }
 }
 
 /// Some records of a segment that lie together: compressed rows, or groups of columns, of which only what is wanted
@@ -51,8 +67,8 @@ enum BlockContent {
     Waiting(Vec<u8>),
     /// One zstd frame, of so many bytes uncompressed.
     Rows(Vec<u8>, usize),
-    /// A group of a file.
-    Columns(Arc<ColumnarSegment>, usize),
+    /// A group of a file, and what was read of it.
+    Columns(Arc<ColumnarSegment>, usize, Box<RefCell<ReadColumns>>),
     /// A whole file.
     File(Arc<ColumnarSegment>),
 }
@@ -69,16 +85,9 @@ impl Block {
 
     /// A group of a file, unless it does not have it.
     pub(super) fn of_columns(columns: &Arc<ColumnarSegment>, number: usize) -> Option<Block> {
-        let group = columns.group(number)?;
-        let head = BlockInfo {
-            first: group.first,
-            last: group.last,
-            arrival: group.arrival,
-            count: group.rows,
-            at: group.at,
-            length: group.bytes,
-        };
-        Some(Block { head, content: BlockContent::Columns(Arc::clone(columns), number), file: None })
+        let head = BlockInfo::of_group(columns, number)?;
+        let content = BlockContent::Columns(Arc::clone(columns), number, Box::default());
+        Some(Block { head, content, file: None })
     }
 
     /// A file by columns that is the content of a block.
@@ -137,16 +146,17 @@ impl Block {
         match &self.content {
             BlockContent::Waiting(bytes) => Ok(bytes.clone()),
             BlockContent::Rows(content, bytes) => self.raw(content, *bytes),
-            BlockContent::Columns(columns, number) => {
+            BlockContent::Columns(columns, number, read) => {
                 let mut bytes = Vec::new();
-                columns.rows(*number, |_| true, FactChoice::All, &mut bytes)?;
+                let group = (*number, &mut *read.borrow_mut());
+                columns.rows(group, |_| true, FactChoice::All, &mut bytes)?;
                 Ok(bytes)
             }
             BlockContent::File(columns) => {
                 let mut bytes = Vec::new();
                 for number in 0..columns.groups() {
                     columns
-                        .rows(number, |_| true, FactChoice::All, &mut bytes)
+                        .rows((number, &mut ReadColumns::default()), |_| true, FactChoice::All, &mut bytes)
                         .map_err(|_| self.damaged())?;
                 }
                 Ok(bytes)
@@ -184,11 +194,14 @@ impl Block {
                 let raw = self.raw(content, *bytes)?;
                 Record::decode_wanted(&raw, self.head.count, wanted).map_err(|_| self.damaged())
             }
-            BlockContent::Columns(columns, number) => columns.find_all(*number, ids, facts),
+            BlockContent::Columns(columns, number, read) => {
+                columns.find_all((*number, &mut read.borrow_mut()), ids, facts)
+            }
             BlockContent::File(columns) => {
                 let mut found = Vec::new();
                 for number in 0..columns.groups() {
-                    found.extend(columns.find_all(number, ids, facts).map_err(|_| self.damaged())?);
+                    let group = (number, &mut ReadColumns::default());
+                    found.extend(columns.find_all(group, ids, facts).map_err(|_| self.damaged())?);
                 }
                 Ok(found)
             }
@@ -198,7 +211,7 @@ impl Block {
     /// Returns false if no decision here fits, by what the file says of its groups; `None` if nothing is said.
     pub(super) fn may_hold(&self, probe: &SearchProbe) -> Result<Option<bool>, SegmentError> {
         match &self.content {
-            BlockContent::Columns(columns, number) => columns.may_hold(*number, probe).map(Some),
+            BlockContent::Columns(columns, number, _) => columns.may_hold(*number, probe).map(Some),
             BlockContent::File(columns) => {
                 for number in 0..columns.groups() {
                     if columns.may_hold(number, probe)? {
@@ -214,19 +227,21 @@ impl Block {
     /// Returns false if there is no feedback here, as far as that is known without reading it.
     pub(super) fn may_have_reports(&self) -> bool {
         match &self.content {
-            BlockContent::Columns(columns, number) => columns.has_reports(*number),
+            BlockContent::Columns(columns, number, _) => columns.has_reports(*number),
             BlockContent::File(columns) => (0..columns.groups()).any(|number| columns.has_reports(number)),
             BlockContent::Waiting(_) | BlockContent::Rows(..) => true,
         }
     }
 
-    /// Returns the summary of written rows, which is made, or of a group, which is read; `None` of others, and of what is damaged.
+    /// Returns the summary of written rows, which is made, or of a group, which is read; `None` of others, such as a file of several
+    /// groups, and of what is damaged.
     pub(super) fn summary(&self) -> Option<RecordSummary> {
         match &self.content {
             BlockContent::Rows(content, bytes) => {
                 SummaryBuilder::of(&self.raw(content, *bytes).ok()?, self.head.count)
             }
-            BlockContent::Columns(columns, number) => columns.summary(*number).ok()?,
+            BlockContent::Columns(columns, number, _) => columns.summary(*number).ok()?,
+            BlockContent::File(columns) if columns.groups() == 1 => columns.summary(0).ok()?,
             BlockContent::Waiting(_) | BlockContent::File(_) => None,
         }
     }
@@ -234,7 +249,8 @@ impl Block {
     /// The length of its summary in the file; 0 if it has none there.
     pub(super) fn summary_bytes(&self) -> u64 {
         match &self.content {
-            BlockContent::Columns(columns, number) => columns.filters_bytes(*number),
+            BlockContent::Columns(columns, number, _) => columns.filters_bytes(*number),
+            BlockContent::File(columns) if columns.groups() == 1 => columns.filters_bytes(0),
             BlockContent::Waiting(_) | BlockContent::Rows(..) | BlockContent::File(_) => 0,
         }
     }
@@ -249,9 +265,11 @@ impl Block {
                 let raw = self.raw(content, *bytes)?;
                 visitor::look(&raw, self.head.count, look).map_err(|_| self.damaged())
             }
-            BlockContent::Columns(columns, number) => columns.look(*number, look),
+            BlockContent::Columns(columns, number, read) => {
+                columns.look((*number, &mut read.borrow_mut()), look)
+            }
             BlockContent::File(columns) => (0..columns.groups())
-                .try_for_each(|number| columns.look(number, look))
+                .try_for_each(|number| columns.look((number, &mut ReadColumns::default()), look))
                 .map_err(|_| self.damaged()),
         }
     }

@@ -11,9 +11,10 @@ use super::summary::{RecordSummary, SearchProbe};
 use crate::id::RecordId;
 
 /// Bytes of summaries that are kept, about; beyond them those of the oldest blocks are forgotten.
-const BYTES_MAX: usize = 64 << 20;
+const BYTES_MAX: usize = 256 << 20;
 
-/// The parts of a head by which a block is known again. One of other records has others.
+/// The parts of a head by which a block is known again, and whether its segment is one by columns. A block of other records has
+/// others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct BlockName {
     last: RecordId,
@@ -48,8 +49,8 @@ impl BlockSummaries {
     }
 
     /// Returns false if no decision of a block fits; then it need not be read.
-    pub(super) fn may_hold(&self, block: &Block, probe: &SearchProbe) -> bool {
-        let name = BlockName::new(&block.head, block.is_columnar());
+    pub(super) fn may_hold(&self, block: &Block, is_columnar: bool, probe: &SearchProbe) -> bool {
+        let name = BlockName::new(&block.head, is_columnar);
         if let Some(known) = self.known(&name) {
             return known.may_hold(probe);
         }

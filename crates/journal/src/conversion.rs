@@ -17,7 +17,7 @@ use std::time::Duration;
 use disk::Device;
 use event::Slot;
 
-use super::columns::{ColumnLayout, ColumnarSegment, ColumnarWriter, ColumnsFormat};
+use super::columns::{ColumnLayout, ColumnarSegment, ColumnarWriter, ColumnsFormat, ReadColumns};
 use super::file::JournalFile;
 use super::files::{self, SegmentBlocks};
 use super::format::SegmentError;
@@ -216,7 +216,7 @@ fn same(
         {
             written.drain(..std::mem::take(&mut at));
             columns
-                .rows(number, |_| true, FactChoice::All, &mut written)
+                .rows((number, &mut ReadColumns::default()), |_| true, FactChoice::All, &mut written)
                 .map_err(segment_error(&file.path()))?;
         }
         is_same = written[at..].starts_with(&bytes);
@@ -263,7 +263,7 @@ fn same_records(
         }
         let Some(number) = groups.next() else { break Ok(None) };
         written = columns
-            .records(number, |_| true, FactChoice::All)
+            .records((number, &mut ReadColumns::default()), |_| true, FactChoice::All)
             .map_err(segment_error(&file.path()))?
             .into_iter();
     };

@@ -12,6 +12,7 @@ use disk::{Blob, Device};
 use super::columns::{self, ColumnarSegment, IndexCache};
 use super::file::JournalFile;
 use super::format::{DamagedStretch, SegmentError};
+use super::known_files::KnownFiles;
 use super::segment::{self, BlockIter, SegmentFaults, SegmentPiece, SegmentSummary};
 use super::{Block, BlockInfo, JournalError, Record, io_error, segment_error};
 use crate::id::RecordId;
@@ -174,16 +175,21 @@ impl SegmentBlocks {
         SegmentBlocks::open_by(file, growing, None)
     }
 
-    /// The blocks of a segment, by an index that may be known.
+    /// The blocks of a segment, by what may be known of it.
     pub(super) fn open_by(
         file: &JournalFile,
         growing: bool,
-        known: Option<&IndexCache>,
+        known: Option<&KnownFiles>,
     ) -> Result<Option<SegmentBlocks>, JournalError> {
-        let Some((file, opened)) = open_by(file, known)? else { return Ok(None) };
+        let opened = open_by(file, known.map(|known| &known.indices))?;
+        let Some((file, opened)) = opened else { return Ok(None) };
         let blocks = match opened {
             OpenJournalSegment::Rows(mut rows) => {
-                let places = rows.places(growing).map_err(|error| file.error(error))?;
+                let before = known.map(|known| known.places(file.name())).unwrap_or_default();
+                let places = rows.places(growing, before).map_err(|error| file.error(error))?;
+                if let Some(known) = known {
+                    known.keep_places(file.name(), &places);
+                }
                 BlockPositions::Rows(rows, places)
             }
             OpenJournalSegment::Columns(columns) => BlockPositions::Columns(columns),
@@ -219,7 +225,7 @@ impl SegmentBlocks {
                 SegmentPiece::Sound(head) => Some(head.clone()),
                 SegmentPiece::Damaged(_) => None,
             },
-            BlockPositions::Columns(columns) => Block::of_columns(columns, number).map(|block| block.head),
+            BlockPositions::Columns(columns) => BlockInfo::of_group(columns, number),
             BlockPositions::Damaged(_) => None,
         }
     }

@@ -26,6 +26,7 @@ mod format;
 mod id;
 mod json;
 mod keys;
+mod known_files;
 mod labels;
 mod loss;
 mod manifest;
@@ -71,6 +72,7 @@ pub use follower::{FollowerStop, FollowerThreads, retry_pause};
 pub use format::{DamagedStretch, SegmentError};
 pub use id::{IdRange, IdSource, NodeNumber, RecordId, RecordIdError};
 pub use json::json_value;
+use known_files::KnownFiles;
 pub use labels::DecisionLabels;
 pub use loss::{JournalDamage, JournalLosses, MissingRecords, SkippedData};
 use manifest::JournalManifest;
@@ -175,7 +177,7 @@ pub struct Journal {
     /// Labels of decisions, as far as somebody wanted to know them.
     labels: DecisionLabels,
     summaries: BlockSummaries,
-    indices: Arc<columns::IndexCache>,
+    known: Arc<KnownFiles>,
 }
 
 #[derive(Debug)]
@@ -364,9 +366,9 @@ impl Journal {
                 }
             }
         }
-        let (descriptions, summaries, indices) = Default::default();
+        let (descriptions, summaries, known) = Default::default();
         let threads = Mutex::new(threads);
-        Ok(Journal { shared, threads, losses, descriptions, labels, summaries, indices })
+        Ok(Journal { shared, threads, losses, descriptions, labels, summaries, known })
     }
 
     /// Everything that was found wrong when the journal was opened.
@@ -710,7 +712,7 @@ impl DecisionSource for Journal {
         let waiting = parts.map(|part| Block::of_waiting(part.extent.info(), part.bytes.clone())).collect();
         let segments = state.segments.iter().map(|segment| (segment.first, segment.file.clone())).collect();
         drop(state);
-        Ok(RankedBlocks::new(ids, segments, waiting, Arc::clone(&self.indices)))
+        Ok(RankedBlocks::new(ids, segments, waiting, Arc::clone(&self.known)))
     }
 
     fn version(&self, version: &str) -> Result<Arc<VersionDescription>, JournalError> {

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::fmt;
 use std::sync::Arc;
 
-use super::columns::IndexCache;
 use super::file::JournalFile;
 use super::files::SegmentBlocks;
+use super::known_files::KnownFiles;
 use super::summary::SearchProbe;
 use super::{Block, BlockInfo, BlockSummaries, JournalError, SkippedData};
 use crate::id::{IdRange, RecordId};
@@ -74,7 +74,7 @@ struct OpenBlocks {
 #[derive(Debug)]
 pub struct RankedBlocks {
     ids: IdRange,
-    indices: Arc<IndexCache>,
+    known: Arc<KnownFiles>,
     waiting: Vec<Option<Block>>,
     /// Segments that are not open yet, oldest first.
     unopened: Vec<JournalFile>,
@@ -93,7 +93,7 @@ impl RankedBlocks {
         ids: IdRange,
         mut segments: Vec<(RecordId, JournalFile)>,
         waiting: Vec<Block>,
-        indices: Arc<IndexCache>,
+        known: Arc<KnownFiles>,
     ) -> RankedBlocks {
         let newest = segments.len().checked_sub(1);
         let above = segments.len();
@@ -108,7 +108,7 @@ impl RankedBlocks {
             if ids.is_empty() { Vec::new() } else { segments.into_iter().map(|(_, file)| file).collect() };
         let waiting = waiting.into_iter().map(Some).collect();
         let (open, current, skipped) = Default::default();
-        RankedBlocks { ids, indices, waiting, unopened, newest, open, ranks, current, skipped }
+        RankedBlocks { ids, known, waiting, unopened, newest, open, ranks, current, skipped }
     }
 
     /// Returns what was passed over so far because it is damaged.
@@ -157,15 +157,18 @@ impl RankedBlocks {
         summaries: &BlockSummaries,
         probe: &SearchProbe,
     ) -> Result<BlockAnswer, JournalError> {
+        let mut is_columnar = false;
         if let Some((rank, head)) = &self.current
             && let Some(open) = self.open.get(&rank.segment)
-            && summaries.deny(head, open.blocks.is_columnar(), probe)
         {
-            return Ok(BlockAnswer::FitsNone);
+            is_columnar = open.blocks.is_columnar();
+            if summaries.deny(head, is_columnar, probe) {
+                return Ok(BlockAnswer::FitsNone);
+            }
         }
         Ok(match self.read()? {
             None => BlockAnswer::Damaged,
-            Some(block) if summaries.may_hold(&block, probe) => BlockAnswer::MayFit(block),
+            Some(block) if summaries.may_hold(&block, is_columnar, probe) => BlockAnswer::MayFit(block),
             Some(_) => BlockAnswer::FitsNone,
         })
     }
@@ -197,7 +200,7 @@ impl RankedBlocks {
             && self.ranks.peek().is_none_or(|next| next.segment <= self.unopened.len())
         {
             let number = self.unopened.len() - 1;
-            let opened = SegmentBlocks::open_by(file, Some(number) == self.newest, Some(&self.indices))?;
+            let opened = SegmentBlocks::open_by(file, Some(number) == self.newest, Some(&self.known))?;
             self.unopened.pop();
             // It became too old to be kept.
             let Some(mut blocks) = opened else { continue };

@@ -105,9 +105,26 @@ impl BlockIter {
     }
 
     /// The heads of a segment's blocks, and the stretches that belong to no block, in order. Of one that may be written
-    /// to, what is just being written, or torn, is left out.
-    pub(super) fn places(&mut self, growing: bool) -> io::Result<Vec<SegmentPiece<BlockInfo>>> {
-        let mut places = Vec::new();
+    /// to, what is just being written, or torn, is left out. Those up to some block may be known: if it is still there, only what is
+    /// behind it is read.
+    pub(super) fn places(
+        &mut self,
+        growing: bool,
+        known: Vec<SegmentPiece<BlockInfo>>,
+    ) -> io::Result<Vec<SegmentPiece<BlockInfo>>> {
+        let begin = self.frames.place();
+        let mut places = known;
+        if let Some(SegmentPiece::Sound(last)) = places.last() {
+            self.frames.seek(last.at);
+            let is_there =
+                matches!(self.next_head()?, Some(SegmentPiece::Sound(head)) if head.info() == *last);
+            if !is_there {
+                places.clear();
+                self.frames.seek(begin);
+            }
+        } else {
+            places.clear();
+        }
         while let Some(piece) = self.next_head()? {
             match piece {
                 SegmentPiece::Sound(head) => places.push(SegmentPiece::Sound(head.info())),

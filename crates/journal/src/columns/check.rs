@@ -2,8 +2,8 @@
 
 use disk::Blob;
 
-use super::ColumnarSegment;
 use super::reader::IndexCopy;
+use super::{ColumnarSegment, ReadColumns};
 use crate::Record;
 use crate::format::{DamagedStretch, SegmentError};
 use crate::id::RecordId;
@@ -32,7 +32,7 @@ pub(crate) fn check(
     stretches.extend(columns.damage_of(IndexCopy::First)?.map(|(from, to)| damaged(from, to, 0)));
     for (number, group) in columns.index.groups.iter().enumerate() {
         progress(group.at);
-        match columns.records(number, |_| true, FactChoice::All) {
+        match columns.records((number, &mut ReadColumns::default()), |_| true, FactChoice::All) {
             Ok(records) => each(&records),
             Err(SegmentError::Damaged(_)) => {
                 let (from, to) = (group.at, group.at + group.bytes());

@@ -1,13 +1,14 @@
 //! Shows the rows of a group to a visitor, and reads no more than that wants.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use event::{Facts, Slot, Time, Value};
 use judge::Action;
 
-use super::pages::DecodedChunk;
+use super::pages::{DecodedChunk, KeptPages, PageMemory};
 use super::reader::{BUDGET, ColumnCursor, ColumnEntry, ColumnarSegment, DecisionDetail, FEW};
 use super::selection::RowSelection;
 use super::{OWN, ReportDetail, RowGroup, own};
@@ -25,11 +26,11 @@ impl ColumnarSegment {
     /// Shows a group to `look`, and reads no more than that wants.
     pub(crate) fn look<'w>(
         &self,
-        number: usize,
+        (number, read): (usize, &mut ReadColumns),
         look: &mut dyn RecordVisitor<'w>,
     ) -> Result<(), SegmentError> {
-        let Some(group) = self.index.groups.get(number) else { return Ok(()) };
-        let mut columns = ColumnsOfGroup::new(self, group);
+        let Some(mut columns) = self.columns_of(number, read) else { return Ok(()) };
+        let group = columns.group;
         let versions = GroupVersions::read(&mut columns, look)?;
         let all = 0..group.rows as usize;
         let Some(query) = look.query() else {
@@ -63,23 +64,40 @@ fn show_rows<'w>(
     Ok(())
 }
 
-/// The columns of a group, of which each is read once.
+/// The columns of a group that were read so far: who looks at a group and then takes records from it reads each once.
+#[derive(Debug)]
+pub(crate) struct ReadColumns {
+    budget: usize,
+    /// As they are stored, with those of their pages of which a row was read alone.
+    stored: HashMap<usize, (Vec<u8>, KeptPages)>,
+    /// Those of which all rows are decoded.
+    decoded: HashMap<usize, Arc<DecodedChunk>>,
+}
+
+impl Default for ReadColumns {
+    fn default() -> ReadColumns {
+        let (stored, decoded) = Default::default();
+        ReadColumns { budget: BUDGET, stored, decoded }
+    }
+}
+
+/// The columns of a group.
 pub(super) struct ColumnsOfGroup<'s> {
     segment: &'s ColumnarSegment,
     group: &'s RowGroup,
-    budget: usize,
-    /// Columns of which parts were decoded, as they are stored.
-    stored: HashMap<usize, Vec<u8>>,
-    decoded: HashMap<usize, Rc<DecodedChunk>>,
+    read: &'s mut ReadColumns,
 }
 
 /// Goes through a column that others go through, too.
-pub(super) type SharedCursor = ColumnCursor<Rc<DecodedChunk>>;
+pub(super) type SharedCursor = ColumnCursor<Arc<DecodedChunk>>;
 
 impl<'s> ColumnsOfGroup<'s> {
-    fn new(segment: &'s ColumnarSegment, group: &'s RowGroup) -> ColumnsOfGroup<'s> {
-        let (stored, decoded) = Default::default();
-        ColumnsOfGroup { segment, group, budget: BUDGET, stored, decoded }
+    pub(super) fn new(
+        segment: &'s ColumnarSegment,
+        group: &'s RowGroup,
+        read: &'s mut ReadColumns,
+    ) -> ColumnsOfGroup<'s> {
+        ColumnsOfGroup { segment, group, read }
     }
 
     pub(super) fn group(&self) -> &'s RowGroup {
@@ -96,25 +114,34 @@ impl<'s> ColumnsOfGroup<'s> {
     }
 
     /// Goes through some rows of a column. Only their pages are decoded, unless all were before.
-    fn cursor(&mut self, column: usize, rows: Range<usize>) -> Result<SharedCursor, SegmentError> {
+    pub(super) fn cursor(&mut self, column: usize, rows: Range<usize>) -> Result<SharedCursor, SegmentError> {
         let kind = self.segment.kind(column);
-        if let Some(chunk) = self.decoded.get(&column) {
-            let mut cursor = ColumnCursor::of(kind, Rc::clone(chunk));
+        if let Some(chunk) = self.read.decoded.get(&column) {
+            let mut cursor = ColumnCursor::of(kind, Arc::clone(chunk));
             cursor.pass(rows.start);
             return Ok(cursor);
         }
         let is_whole = rows.len() == self.group.rows as usize;
-        let stored = match self.stored.remove(&column) {
-            Some(stored) => stored,
-            None => self.segment.column_bytes(self.group, column)?,
-        };
-        let chunk = Rc::new(self.segment.decode(self.group, (column, &stored), rows, &mut self.budget)?);
+        let (segment, group) = (self.segment, self.group);
+        let (stored, mut memory) = self.stored(column)?;
+        let chunk = segment.decode(group, (column, stored), rows, &mut memory)?;
+        let chunk = Arc::new(chunk);
         if is_whole {
-            self.decoded.insert(column, Rc::clone(&chunk));
-        } else {
-            self.stored.insert(column, stored);
+            self.read.decoded.insert(column, Arc::clone(&chunk));
         }
         Ok(ColumnCursor::of(kind, chunk))
+    }
+
+    /// The bytes of a column as they are stored, and the memory to decode them with.
+    pub(super) fn stored(&mut self, column: usize) -> Result<(&[u8], PageMemory<'_>), SegmentError> {
+        let ReadColumns { budget, stored, .. } = &mut *self.read;
+        let (stored, kept) = match stored.entry(column) {
+            Entry::Occupied(stored) => stored.into_mut(),
+            Entry::Vacant(place) => {
+                place.insert((self.segment.column_bytes(self.group, column)?, KeptPages::new()))
+            }
+        };
+        Ok((stored, PageMemory { budget, kept }))
     }
 
     fn cursors<const N: usize>(

@@ -27,6 +27,7 @@ use crate::id::RecordId;
 use crate::visitor::FactChoice;
 
 pub(super) use check::check;
+pub(crate) use look::ReadColumns;
 pub(crate) use reader::{ColumnarSegment, IndexCache};
 pub(super) use writer::ColumnarWriter;
 

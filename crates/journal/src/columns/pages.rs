@@ -6,7 +6,9 @@
 //! The encodings are those of <https://parquet.apache.org/docs/file-format/data-pages/encodings/>, the page's head is
 //! Thrift's compact protocol.
 
+use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use event::Type;
 
@@ -90,6 +92,18 @@ impl DecodedChunk {
     }
 }
 
+/// The pages of a column that were decompressed for one of their rows, by the places where they end: others of their rows may be
+/// wanted next.
+pub(super) type KeptPages = HashMap<usize, Arc<Vec<u8>>>;
+
+/// The memory with which a column is decoded.
+#[derive(Debug)]
+pub(super) struct PageMemory<'m> {
+    /// Bytes that may still be taken, about.
+    pub(super) budget: &'m mut usize,
+    pub(super) kept: &'m mut KeptPages,
+}
+
 /// Decodes what a column of a group with so many rows has of some of them. `None` if the bytes are none, or need more memory
 /// than is left of the budget.
 pub(super) fn decode(
@@ -97,14 +111,14 @@ pub(super) fn decode(
     form: ColumnsFormat,
     kind: Type,
     (rows, wanted): (usize, Range<usize>),
-    budget: &mut usize,
+    memory: &mut PageMemory<'_>,
 ) -> Option<DecodedChunk> {
     let pages = Page::all(bytes)?;
     if wanted.len() == 1 {
         let row = (rows, wanted.start);
         let alone = match kind {
-            Type::List => decode_list_row(&pages, form, row, budget),
-            _ => decode_row(&pages, form, kind, row, budget),
+            Type::List => decode_list_row(&pages, form, row, memory),
+            _ => decode_row(&pages, form, kind, row, memory),
         };
         if alone.is_some() {
             return alone;
@@ -123,12 +137,12 @@ pub(super) fn decode(
         let from = skipped * page_rows;
         let to = wanted.end.next_multiple_of(page_rows).min(rows);
         let some = dictionary.into_iter().chain(needed);
-        if let Some(mut chunk) = decode_pages(some, form, kind, to - from, budget) {
+        if let Some(mut chunk) = decode_pages(some, form, kind, to - from, memory.budget) {
             chunk.pass(wanted.start - from, kind);
             return Some(chunk);
         }
     }
-    let mut chunk = decode_pages(&pages, form, kind, rows, budget)?;
+    let mut chunk = decode_pages(&pages, form, kind, rows, memory.budget)?;
     chunk.pass(wanted.start, kind);
     Some(chunk)
 }
@@ -145,6 +159,8 @@ pub(super) fn rows_of_page(rows: usize, pages: usize) -> usize {
 
 /// A page as it is stored.
 struct Page<'b> {
+    /// The place among the bytes of its column at which its content ends.
+    end: usize,
     head: PageHead,
     content: &'b [u8],
 }
@@ -152,12 +168,12 @@ struct Page<'b> {
 impl Page<'_> {
     /// The pages of a column, the dictionary first if there is one.
     fn all(mut bytes: &[u8]) -> Option<Vec<Page<'_>>> {
-        let mut pages = Vec::new();
+        let (mut pages, length) = (Vec::new(), bytes.len());
         while !bytes.is_empty() {
             let head = PageHead::read(&mut bytes)?;
             let (content, rest) = bytes.split_at_checked(head.compressed)?;
             bytes = rest;
-            pages.push(Page { head, content });
+            pages.push(Page { end: length - rest.len(), head, content });
         }
         Some(pages)
     }
@@ -171,6 +187,16 @@ impl Page<'_> {
             content => decompress(content, self.head.raw).ok()?,
         };
         (raw.len() == self.head.raw).then_some(raw)
+    }
+
+    /// Its content, decompressed once for all of its rows that are read one by one.
+    fn kept(&self, form: ColumnsFormat, memory: &mut PageMemory<'_>) -> Option<Arc<Vec<u8>>> {
+        if let Some(raw) = memory.kept.get(&self.end) {
+            return Some(Arc::clone(raw));
+        }
+        let raw = Arc::new(self.raw(form, memory.budget)?);
+        memory.kept.insert(self.end, Arc::clone(&raw));
+        Some(raw)
     }
 
     /// Returns the number of rows that each page has but the last, as far as their heads tell: not how many of a list's
@@ -196,7 +222,7 @@ fn decode_row(
     form: ColumnsFormat,
     kind: Type,
     (rows, row): (usize, usize),
-    budget: &mut usize,
+    memory: &mut PageMemory<'_>,
 ) -> Option<DecodedChunk> {
     let page_rows = Page::rows(pages, kind, rows)?;
     let mut data = pages.iter().filter_map(|page| match page.head.kind {
@@ -208,7 +234,7 @@ fn decode_row(
     if row >= entries {
         return None;
     }
-    let raw = page.raw(form, budget)?;
+    let raw = page.kept(form, memory)?;
     let (length, rest) = raw.split_first_chunk::<4>()?;
     let (levels, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
     let (level, values_before) = number_at(levels, 1, row)?;
@@ -223,7 +249,7 @@ fn decode_row(
         let (width, indices) = rest.split_first()?;
         let (index, _) = number_at(indices, *width, values_before)?;
         let index = usize::try_from(index).ok().filter(|index| *index < values)?;
-        chunk.values.read_plain_at(&dictionary.raw(form, budget)?, index, &mut chunk.arena)?;
+        chunk.values.read_plain_at(&dictionary.kept(form, memory)?, index, &mut chunk.arena)?;
     } else {
         chunk.values.read_plain_at(rest, values_before, &mut chunk.arena)?;
     }
@@ -235,7 +261,7 @@ fn decode_list_row(
     pages: &[Page<'_>],
     form: ColumnsFormat,
     (rows, row): (usize, usize),
-    budget: &mut usize,
+    memory: &mut PageMemory<'_>,
 ) -> Option<DecodedChunk> {
     let page_rows = Page::rows(pages, Type::List, rows)?;
     let mut data = pages.iter().filter_map(|page| match page.head.kind {
@@ -243,7 +269,7 @@ fn decode_list_row(
         PageKind::Dictionary { .. } => None,
     });
     let (page, entries, by_dictionary) = data.nth(row / page_rows)?;
-    let raw = page.raw(form, budget)?;
+    let raw = page.kept(form, memory)?;
     let mut rest = raw.as_slice();
     let (repeats, levels) = (counted_bytes(&mut rest)?, counted_bytes(&mut rest)?);
     let range = entries_of_row(repeats, entries, row % page_rows)?;
@@ -259,7 +285,7 @@ fn decode_list_row(
     if by_dictionary && items > 0 {
         let dictionary = pages.first()?;
         let PageKind::Dictionary { values: known } = dictionary.head.kind else { return None };
-        let plain = dictionary.raw(form, budget)?;
+        let plain = dictionary.kept(form, memory)?;
         let (width, indices) = rest.split_first()?;
         for value in values {
             let (index, _) = number_at(indices, *width, value)?;
@@ -335,7 +361,7 @@ pub(super) fn find_text(
     form: ColumnsFormat,
     (rows, guess): (usize, usize),
     text: &[u8],
-    budget: &mut usize,
+    memory: &mut PageMemory<'_>,
 ) -> Option<Option<usize>> {
     let pages = Page::all(bytes)?;
     let page_rows = Page::rows(&pages, Type::String, rows)?;
@@ -345,7 +371,7 @@ pub(super) fn find_text(
     for number in numbers {
         let page = &pages[number];
         let PageKind::Data { entries, by_dictionary: false } = page.head.kind else { return None };
-        let raw = page.raw(form, budget)?;
+        let raw = page.kept(form, memory)?;
         let (length, rest) = raw.split_first_chunk::<4>()?;
         let (levels, mut rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
         let last = entries.checked_sub(1)?;
@@ -794,6 +820,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn memory<'m>(budget: &'m mut usize, kept: &'m mut KeptPages) -> PageMemory<'m> {
+        PageMemory { budget, kept }
+    }
+
     #[test]
     fn runs_and_packed_numbers_are_read() {
         let read = |bytes: &[u8], width, count| {
@@ -828,7 +858,16 @@ mod tests {
         let read = PageHead::read(&mut rest).unwrap();
         assert_eq!(read.kind, PageKind::Data { entries: i32::MAX as usize, by_dictionary: false });
         let rows = i32::MAX as usize;
-        assert!(decode(&head, ColumnsFormat::Sealed, Type::Bool, (rows, 0..rows), &mut (1 << 30)).is_none());
+        assert!(
+            decode(
+                &head,
+                ColumnsFormat::Sealed,
+                Type::Bool,
+                (rows, 0..rows),
+                &mut memory(&mut (1 << 30), &mut KeptPages::new())
+            )
+            .is_none()
+        );
     }
 
     proptest! {
@@ -840,11 +879,12 @@ mod tests {
             part in any::<prop::sample::Index>(),
         ) {
             for form in [ColumnsFormat::Sealed, ColumnsFormat::Bare] {
-                if let Some(chunk) = decode(&bytes, form, kind, (rows, 0..rows), &mut (1 << 20)) {
+                let (mut budget, mut kept) = (1 << 21, KeptPages::new());
+                if let Some(chunk) = decode(&bytes, form, kind, (rows, 0..rows), &mut memory(&mut budget, &mut kept)) {
                     prop_assert!(chunk.levels.len() >= rows);
                 }
                 let first = part.index(rows + 1);
-                let _ = decode(&bytes, form, kind, (rows, first..rows), &mut (1 << 20));
+                let _ = decode(&bytes, form, kind, (rows, first..rows), &mut memory(&mut budget, &mut kept));
             }
         }
     }

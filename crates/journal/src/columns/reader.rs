@@ -13,7 +13,8 @@ use event::{Time, Type, Value};
 use judge::Action;
 use parking_lot::Mutex;
 
-use super::pages::{self, DecodedChunk, DecodedValues};
+use super::look::{ColumnsOfGroup, ReadColumns};
+use super::pages::{self, DecodedChunk, DecodedValues, PageMemory};
 use super::{
     ColumnsFormat, ColumnsIndex, HEAD_BYTES, INDEX_BYTES_MAX, MAGIC, OWN, OWN_HEAD_BYTES, PARQUET, ROWS_MAX,
     ReportDetail, RowGroup, own,
@@ -393,28 +394,16 @@ impl ColumnarSegment {
         })
     }
 
-    /// A column of some rows of a group, decoded.
-    pub(super) fn chunk(
-        &self,
-        group: &RowGroup,
-        column: usize,
-        rows: Range<usize>,
-        budget: &mut usize,
-    ) -> Result<DecodedChunk, SegmentError> {
-        let bytes = self.column_bytes(group, column)?;
-        self.decode(group, (column, &bytes), rows, budget)
-    }
-
     /// Some rows of the bytes of a column of a group.
     pub(super) fn decode(
         &self,
         group: &RowGroup,
         (column, bytes): (usize, &[u8]),
         rows: Range<usize>,
-        budget: &mut usize,
+        memory: &mut PageMemory<'_>,
     ) -> Result<DecodedChunk, SegmentError> {
         let rows = (group.rows as usize, rows);
-        pages::decode(bytes, self.form, self.kind(column), rows, budget)
+        pages::decode(bytes, self.form, self.kind(column), rows, memory)
             .ok_or_else(|| SegmentError::Damaged(group.column_at(column)))
     }
 
@@ -444,41 +433,25 @@ impl ColumnarSegment {
         }
     }
 
-    /// Goes through all of a column of a group.
-    fn cursor(
-        &self,
-        group: &RowGroup,
-        column: usize,
-        budget: &mut usize,
-    ) -> Result<ColumnCursor, SegmentError> {
-        let chunk = self.chunk(group, column, 0..group.rows as usize, budget)?;
-        Ok(ColumnCursor::of(self.kind(column), chunk))
-    }
-
-    /// The columns of a group that rows with these facts are made of, as they are stored; all of them if all facts are wanted,
-    /// so that damage to any is found.
-    fn chunks_with(
-        &self,
-        group: &RowGroup,
-        facts: FactChoice<'_>,
-    ) -> Result<Vec<Option<Vec<u8>>>, SegmentError> {
-        let columns = (0..group.chunks.len()).map(|column| {
-            let is_wanted = self.index.layout.is_of(column, facts);
-            is_wanted.then(|| self.column_bytes(group, column)).transpose()
-        });
-        columns.collect()
+    /// The columns of a group, of which some may have been read before; `None` where there is no such group.
+    pub(super) fn columns_of<'s>(
+        &'s self,
+        number: usize,
+        read: &'s mut ReadColumns,
+    ) -> Option<ColumnsOfGroup<'s>> {
+        self.index.groups.get(number).map(|group| ColumnsOfGroup::new(self, group, read))
     }
 
     /// The records of a group whose ids are wanted, with these facts at least.
     pub(crate) fn records(
         &self,
-        number: usize,
+        (number, read): (usize, &mut ReadColumns),
         wanted: impl Fn(RecordId) -> bool,
         facts: FactChoice<'_>,
     ) -> Result<Vec<(RecordId, Record)>, SegmentError> {
         let Some(group) = self.index.groups.get(number) else { return Ok(Vec::new()) };
         let mut bytes = Vec::new();
-        let count = self.rows(number, wanted, facts, &mut bytes)?;
+        let count = self.rows((number, read), wanted, facts, &mut bytes)?;
         let records = Record::decode_all(&bytes);
         if records.len() == count { Ok(records) } else { Err(SegmentError::Damaged(group.at)) }
     }
@@ -486,7 +459,7 @@ impl ColumnarSegment {
     /// The records of these ids of a group. Where ids rise evenly, one page of them is read to find the row of one of few.
     pub(crate) fn find_all(
         &self,
-        number: usize,
+        (number, read): (usize, &mut ReadColumns),
         ids: &BTreeSet<RecordId>,
         facts: FactChoice<'_>,
     ) -> Result<Vec<(RecordId, Record)>, SegmentError> {
@@ -495,16 +468,18 @@ impl ColumnarSegment {
             return Ok(Vec::new());
         }
         let few: Vec<RecordId> = ids.range(group.first..=group.last).take(FEW + 1).copied().collect();
-        let mut budget = BUDGET;
+        let mut columns = ColumnsOfGroup::new(self, group, &mut *read);
         let rows = match few.len() {
             0 => return Ok(Vec::new()),
-            1..=FEW => self.rows_of(group, &few, &mut budget)?,
+            1..=FEW => self.rows_of(&mut columns, &few)?,
             _ => None,
         };
-        let Some(rows) = rows else { return self.records(number, |id| ids.contains(&id), facts) };
+        let Some(rows) = rows else {
+            return self.records((number, read), |id| ids.contains(&id), facts);
+        };
         let mut bytes = Vec::new();
         if !rows.is_empty() {
-            self.put_rows(group, (&rows, facts), &mut budget, &mut bytes)?;
+            self.put_rows(&mut columns, (&rows, facts), &mut bytes)?;
         }
         let records = Record::decode_all(&bytes);
         if records.len() == rows.len() { Ok(records) } else { Err(SegmentError::Damaged(group.at)) }
@@ -513,18 +488,18 @@ impl ColumnarSegment {
     /// The rows of those of some ids that are in a group, rising. `None` where all ids have to be read to tell.
     fn rows_of(
         &self,
-        group: &RowGroup,
+        columns: &mut ColumnsOfGroup<'_>,
         ids: &[RecordId],
-        budget: &mut usize,
     ) -> Result<Option<Vec<(usize, RecordId)>>, SegmentError> {
-        let column = self.column_bytes(group, own::ID)?;
+        let group = columns.group();
+        let (column, mut memory) = columns.stored(own::ID)?;
         let span = group.last.0.saturating_sub(group.first.0);
         let mut rows = Vec::new();
         for id in ids {
             let before = id.0.saturating_sub(group.first.0);
             let guess = u128::from(before) * u128::from(group.rows) / (u128::from(span) + 1);
             let place = (group.rows as usize, guess as usize);
-            match pages::find_text(&column, self.form, place, &id.digits(), budget) {
+            match pages::find_text(column, self.form, place, &id.digits(), &mut memory) {
                 None => return Ok(None),
                 Some(row) => rows.extend(row.map(|row| (row, *id))),
             }
@@ -536,56 +511,54 @@ impl ColumnarSegment {
     /// Puts the bytes of these records behind others, as rows have them, and answers how many records they are.
     pub(crate) fn rows(
         &self,
-        number: usize,
+        (number, read): (usize, &mut ReadColumns),
         wanted: impl Fn(RecordId) -> bool,
         facts: FactChoice<'_>,
         into: &mut Vec<u8>,
     ) -> Result<usize, SegmentError> {
-        let Some(group) = self.index.groups.get(number) else { return Ok(0) };
-        let mut budget = BUDGET;
-        let mut ids = self.cursor(group, own::ID, &mut budget)?;
-        let ids =
-            (0..group.rows as usize).map(|row| Some((row, ids.next().text()?.parse::<RecordId>().ok()?)));
+        let Some(mut columns) = self.columns_of(number, read) else { return Ok(0) };
+        let mut ids = columns.whole(own::ID)?;
+        let ids = (0..columns.group().rows as usize)
+            .map(|row| Some((row, ids.next().text()?.parse::<RecordId>().ok()?)));
         let rows: Vec<(usize, RecordId)> = ids
             .filter(|row| row.is_none_or(|(_, id)| wanted(id)))
             .collect::<Option<_>>()
-            .ok_or(SegmentError::Damaged(group.at))?;
+            .ok_or_else(|| columns.damaged())?;
         if !rows.is_empty() {
-            self.put_rows(group, (&rows, facts), &mut budget, into)?;
+            self.put_rows(&mut columns, (&rows, facts), into)?;
         }
         Ok(rows.len())
     }
 
-    /// Puts the bytes of these rows of a group behind others, in their order.
+    /// Puts the bytes of these rows of a group behind others, in their order. The ids were read before; for all facts all other
+    /// columns are, so that damage to any is found.
     fn put_rows(
         &self,
-        group: &RowGroup,
+        columns: &mut ColumnsOfGroup<'_>,
         (rows, facts): (&[(usize, RecordId)], FactChoice<'_>),
-        budget: &mut usize,
         into: &mut Vec<u8>,
     ) -> Result<(), SegmentError> {
-        let stored = self.chunks_with(group, facts)?;
+        let count = columns.group().chunks.len();
         for part in rows.chunks(if rows.len() <= FEW { 1 } else { rows.len() }) {
             let (Some((first, _)), Some((last, _))) = (part.first(), part.last()) else { continue };
             let range = *first..*last + 1;
-            let columns = stored.iter().enumerate().map(|(column, bytes)| {
-                let Some(bytes) = bytes else { return Ok(None) };
-                let chunk = self.decode(group, (column, bytes), range.clone(), budget)?;
-                Ok(Some(ColumnCursor::of(self.kind(column), chunk)))
+            let cursors = (0..count).map(|column| {
+                let is_wanted = column != own::ID && self.index.layout.is_of(column, facts);
+                is_wanted.then(|| columns.cursor(column, range.clone())).transpose()
             });
-            let mut columns: Vec<Option<ColumnCursor>> = columns.collect::<Result<_, SegmentError>>()?;
+            let mut cursors = cursors.collect::<Result<Vec<_>, SegmentError>>()?;
             let mut next = range.start;
             for (row, id) in part {
-                columns.iter_mut().flatten().for_each(|column| column.pass(row - next));
+                cursors.iter_mut().flatten().for_each(|column| column.pass(row - next));
                 next = row + 1;
-                let entries: Vec<ColumnEntry<'_>> = columns
+                let entries: Vec<ColumnEntry<'_>> = cursors
                     .iter_mut()
                     .map(|column| match column {
                         Some(column) => column.next(),
                         None => ColumnEntry::missing(),
                     })
                     .collect();
-                self.row(*id, &entries, into).ok_or(SegmentError::Damaged(group.at))?;
+                self.row(*id, &entries, into).ok_or_else(|| columns.damaged())?;
             }
         }
         Ok(())

@@ -127,13 +127,17 @@ fn many_records_are_groups_of_about_one_size() {
 fn read(columns: &ColumnarSegment) -> Result<Vec<(RecordId, Record)>, SegmentError> {
     let mut records = Vec::new();
     for number in 0..columns.groups() {
-        records.extend(columns.records(number, |_| true, FactChoice::All)?);
+        records.extend(columns.records((number, &mut ReadColumns::default()), |_| true, FactChoice::All)?);
     }
     Ok(records)
 }
 
 fn find(columns: &ColumnarSegment, number: usize, id: RecordId) -> Option<(RecordId, Record)> {
-    columns.find_all(number, &BTreeSet::from([id]), FactChoice::All).unwrap().into_iter().next()
+    columns
+        .find_all((number, &mut ReadColumns::default()), &BTreeSet::from([id]), FactChoice::All)
+        .unwrap()
+        .into_iter()
+        .next()
 }
 
 fn encoded(records: &[(RecordId, Record)]) -> Vec<Vec<u8>> {
@@ -331,8 +335,13 @@ proptest! {
         let one_by_one: Vec<BTreeSet<RecordId>> = ids.iter().map(|id| BTreeSet::from([*id])).collect();
         for ids in one_by_one.iter().chain([&ids]) {
             for number in 0..columns.groups() {
-                let all = columns.find_all(number, ids, FactChoice::All).unwrap();
-                let some = columns.find_all(number, ids, FactChoice::Named(&chosen)).unwrap();
+                let mut read = ReadColumns::default();
+                let some = columns.find_all((number, &mut read), ids, FactChoice::Named(&chosen)).unwrap();
+                let all = columns.find_all((number, &mut ReadColumns::default()), ids, FactChoice::All);
+                let all = all.unwrap();
+                // What was read before makes no difference.
+                let again = columns.find_all((number, &mut read), ids, FactChoice::All).unwrap();
+                prop_assert_eq!(encoded(&again), encoded(&all));
                 let expected: Vec<_> = all.iter().zip(&some).map(|((id, record), (_, of))| (*id, without_others(record, of))).collect();
                 prop_assert_eq!(all.len(), some.len());
                 prop_assert_eq!(encoded(&some), encoded(&expected));
@@ -386,7 +395,7 @@ proptest! {
         visitor::look(&encoded(&records).concat(), records.len() as u32, &mut of_rows).unwrap();
         let columns = ColumnarSegment::of(Box::new(written(ColumnsFormat::Sealed, &versions, &records, per_group)), ColumnsFormat::Sealed).unwrap();
         for number in 0..columns.groups() {
-            columns.look(number, &mut of_columns).unwrap();
+            columns.look((number, &mut ReadColumns::default()), &mut of_columns).unwrap();
         }
         prop_assert_eq!(of_columns.told, of_rows.told);
     }
@@ -427,8 +436,9 @@ proptest! {
         let (mut plain, mut asking) = (searcher(false), searcher(true));
         let columns = ColumnarSegment::of(Box::new(written(ColumnsFormat::Sealed, &versions, &records, per_group)), ColumnsFormat::Sealed).unwrap();
         for number in 0..columns.groups() {
-            columns.look(number, &mut plain).unwrap();
-            columns.look(number, &mut asking).unwrap();
+            let mut read = ReadColumns::default();
+            columns.look((number, &mut read), &mut plain).unwrap();
+            columns.look((number, &mut read), &mut asking).unwrap();
         }
         prop_assert_eq!(&asking.found, &plain.found);
         prop_assert!(asking.seen <= plain.seen);
@@ -450,8 +460,9 @@ proptest! {
         let wanted = vec![vec![Some(Slot(0)); 8]; 4];
         let mut notes = Notes { wanted: &wanted, facts: Facts::default(), told: Vec::new() };
         for number in 0..columns.groups() {
-            let records = columns.records(number, |_| true, FactChoice::All);
-            let _ = (records, columns.look(number, &mut notes));
+            let mut read = ReadColumns::default();
+            let records = columns.records((number, &mut read), |_| true, FactChoice::All);
+            let _ = (records, columns.look((number, &mut read), &mut notes));
         }
     }
 }
@@ -526,7 +537,13 @@ fn one_row_takes_a_page_of_each_column() {
         &[3, 600, 601, 1299],
         &[0, 7, 8, 900, 1000, 1299],
     ] {
-        let found = columns.records(0, |id| wanted.contains(&(id.0 as usize)), FactChoice::All).unwrap();
+        let found = columns
+            .records(
+                (0, &mut ReadColumns::default()),
+                |id| wanted.contains(&(id.0 as usize)),
+                FactChoice::All,
+            )
+            .unwrap();
         let expected: Vec<_> = wanted.iter().map(|number| records[*number].clone()).collect();
         assert_eq!(encoded(&found), encoded(&expected), "{wanted:?}");
     }
@@ -539,7 +556,12 @@ fn one_row_takes_a_page_of_each_column() {
     for column in [OWN.len(), OWN.len() + 1] {
         for (row, rows) in [(0, 1), (4, 1), (604, PAGE_ROWS), (1294, 1300 % PAGE_ROWS)] {
             let rows = if column == OWN.len() { 1 } else { rows };
-            let chunk = columns.chunk(&group, column, row..row + 1, &mut (1 << 30)).unwrap();
+            let chunk = {
+                let stored = columns.column_bytes(&group, column).unwrap();
+                let (budget, kept) = (&mut (1 << 30), &mut pages::KeptPages::new());
+                let memory = &mut pages::PageMemory { budget, kept };
+                columns.decode(&group, (column, &stored), row..row + 1, memory).unwrap()
+            };
             let begins = chunk.repeats.iter().filter(|repeat| **repeat == 0).count();
             let decoded = if chunk.repeats.is_empty() { chunk.levels.len() } else { begins };
             assert_eq!(decoded, rows, "row {row} of column {column}");

@@ -38,6 +38,8 @@ use crate::{JournalError, ReportRecord, io_error, segment_error};
 const GROUP_ROWS: usize = 8192;
 /// Bytes of a column's different texts above which it has no dictionary: to have one row, all of that is read.
 const DICTIONARY_BYTES: usize = 64 << 10;
+/// Different values of a column that go into a dictionary however many rows there are.
+const FEW_VALUES: usize = 16;
 /// Bytes of records of a group, above which it has fewer rows: what a reader has in memory at once.
 const GROUP_BYTES: usize = 8 << 20;
 /// Items of lists of a group, above which it has fewer rows.
@@ -834,18 +836,16 @@ impl PendingValues {
         }
     }
 
-    /// Returns true if the values that differ fit into a dictionary.
+    /// Returns true if the values are better off in a dictionary: those that differ fit into one, and are half of all at most. To
+    /// have one row of others, such as ids, a page of them is read, and not all that there are.
     fn are_few(&self) -> bool {
         // Of numbers a group has too few for more.
         let PendingValues::Texts(TextArena { arena, ends }) = self else { return true };
-        if arena.len() <= DICTIONARY_BYTES {
-            return true;
-        }
         let (mut known, mut bytes, mut start) = (HashSet::new(), 0, 0);
         ends.iter().all(|end| {
             let text = &arena[std::mem::replace(&mut start, *end)..*end];
             bytes += if known.insert(text) { text.len() } else { 0 };
-            bytes <= DICTIONARY_BYTES
+            bytes <= DICTIONARY_BYTES && known.len() <= ends.len().div_ceil(2).max(FEW_VALUES)
         })
     }
 }
