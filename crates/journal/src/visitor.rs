@@ -82,6 +82,11 @@ pub trait FactTest: fmt::Debug + Send {
     /// Returns true if a value passes, which depends on nothing else: values that many decisions share are tested once. `None` if
     /// it is none of its type.
     fn passes(&self, value: &dyn StoredFact) -> Option<bool>;
+
+    /// Returns false if a missing value does not pass, nor any whose texts lie somewhere in these bytes: then none is tested.
+    fn may_pass_among(&self, _texts: &[u8]) -> bool {
+        true
+    }
 }
 
 /// Somebody who looks at records, in their order.

@@ -8,6 +8,7 @@ use content::piece::{self, Normalisation};
 use event::{Facts, Slot, Type, Value};
 use journal::{FactTest, StoredFact, VersionDescription};
 use judge::Condition;
+use memchr::memmem::{self, Finder};
 
 use super::logged_scope;
 use super::matcher::contains;
@@ -58,9 +59,22 @@ impl FactTest for ConditionTest {
 /// A text that one of some facts contains, in capitals or not.
 #[derive(Debug)]
 pub(super) struct TextTest {
-    pub(super) facts: Vec<Slot>,
+    facts: Vec<Slot>,
     /// In lower case.
-    pub(super) text: String,
+    text: String,
+    /// Finds the text if it is of ASCII alone.
+    finder: Option<Finder<'static>>,
+}
+
+/// All characters but those of ASCII that have one of these in lower case: the capital I with a dot, and the Kelvin sign.
+const CAPITALS_OF_ASCII: [&str; 2] = ["\u{130}", "\u{212a}"];
+
+impl TextTest {
+    /// Looks for a text that is in lower case.
+    pub(super) fn new(facts: Vec<Slot>, text: &str) -> TextTest {
+        let finder = text.is_ascii().then(|| Finder::new(text).into_owned());
+        TextTest { facts, text: text.to_owned(), finder }
+    }
 }
 
 impl FactTest for TextTest {
@@ -78,6 +92,13 @@ impl FactTest for TextTest {
             }
         }
         Some(false)
+    }
+
+    fn may_pass_among(&self, texts: &[u8]) -> bool {
+        self.finder.as_ref().is_none_or(|finder| {
+            CAPITALS_OF_ASCII.iter().any(|capital| memmem::find(texts, capital.as_bytes()).is_some())
+                || finder.find(&texts.to_ascii_lowercase()).is_some()
+        })
     }
 }
 
@@ -116,5 +137,37 @@ impl PieceTest {
             piece::pieces(&value, self.normalise, &mut |made| is_made |= made == self.piece);
             is_made
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn capitals_of_ascii_are_all_there_are() {
+        let all = (char::MIN..=char::MAX).filter(|one| !one.is_ascii());
+        let found: Vec<String> =
+            all.filter(|one| one.to_lowercase().any(|one| one.is_ascii())).map(String::from).collect();
+        assert_eq!(found, CAPITALS_OF_ASCII);
+    }
+
+    proptest! {
+        /// A text that contains another is never passed over, whatever lies beside it.
+        #[test]
+        fn texts_that_pass_may_pass(
+            value in "[a-zA-Z\u{130}\u{212a}ßÄé ]{0,12}",
+            beside in prop::collection::vec(any::<u8>(), 0..9),
+            part in any::<(prop::sample::Index, prop::sample::Index)>(),
+        ) {
+            let lower: Vec<char> = value.to_lowercase().chars().collect();
+            let (from, to) = (part.0.index(lower.len() + 1), part.1.index(lower.len() + 1));
+            let text: String = lower[from.min(to)..from.max(to)].iter().collect();
+            let test = TextTest::new(Vec::new(), &text);
+            prop_assert!(contains(&value, &text));
+            prop_assert!(test.may_pass_among(&[&beside, value.as_bytes(), &beside].concat()));
+        }
     }
 }

@@ -290,7 +290,7 @@ impl VersionMatcher {
         self.tests
             .extend(condition.into_iter().flat_map(|source| fact_tests::of_condition(source, description)));
         if let Some(text) = text {
-            self.tests.push(Box::new(TextTest { facts: self.texts.clone(), text: text.to_owned() }));
+            self.tests.push(Box::new(TextTest::new(self.texts.clone(), text)));
         }
     }
 

@@ -79,9 +79,9 @@ impl DecodedChunk {
             && texts.windows(2).all(|pair| pair[0] == pair[1])
     }
 
-    /// Bytes in which texts lie: each begins behind the four bytes of its length, or some bytes further on.
-    pub(super) fn text_bytes(&self) -> usize {
-        self.arena.len()
+    /// The bytes in which texts lie: each begins behind the four bytes of its length, or some bytes further on.
+    pub(super) fn texts(&self) -> &[u8] {
+        &self.arena
     }
 
     /// The bytes of a text or of bytes.

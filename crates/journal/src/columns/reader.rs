@@ -782,9 +782,9 @@ impl<C: Borrow<DecodedChunk>> ColumnCursor<C> {
         self.chunk.borrow().is_uniform()
     }
 
-    /// Bytes that the texts of the column take up.
-    pub(super) fn text_bytes(&self) -> usize {
-        self.chunk.borrow().text_bytes()
+    /// The bytes in which the texts of the column lie.
+    pub(super) fn texts(&self) -> &[u8] {
+        self.chunk.borrow().texts()
     }
 
     /// Returns the number of rows that are still to come, at most.

@@ -100,7 +100,10 @@ impl RowSelection {
                 }
                 for fact in test.facts() {
                     let column = version.column(*fact).map(|column| columns.whole(column)).transpose()?;
-                    open.test(column, &mut |entry| test.passes(&entry)).ok_or_else(|| columns.damaged())?;
+                    if column.as_ref().is_none_or(|column| test.may_pass_among(column.texts())) {
+                        open.test(column, &mut |entry| test.passes(&entry))
+                            .ok_or_else(|| columns.damaged())?;
+                    }
                 }
                 self.drop_open(&open);
             }
@@ -161,7 +164,7 @@ impl OpenRows {
         mut column: Option<SharedCursor>,
         passes: &mut dyn FnMut(ColumnEntry<'_>) -> Option<bool>,
     ) -> Option<()> {
-        let mut answers = AnswerMemo::new(column.as_ref().map_or(0, SharedCursor::text_bytes));
+        let mut answers = AnswerMemo::new(column.as_ref().map_or(0, |column| column.texts().len()));
         for state in &mut self.0 {
             let entry = match &mut column {
                 Some(cursor) => cursor.next(),
