@@ -1,4 +1,4 @@
-//! What is kept of files that were opened before: whoever searches opens all of them again and again.
+//! Facts about files that were opened before: whoever searches opens all of them again and again.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ mod tests {
         (0..blocks.len()).map(|number| blocks.head(number)).collect()
     }
 
-    /// Whether places are known or read, they are those of the file as it is: while it grows, and if another has its name.
+    /// Known places are those that are read of the file as it is: while it grows, and if another has its name.
     #[test]
     fn known_places_are_those_of_the_file() {
         let options =

@@ -68,9 +68,9 @@ fn show_rows<'w>(
 #[derive(Debug)]
 pub(crate) struct ReadColumns {
     budget: usize,
-    /// As they are stored, with those of their pages of which a row was read alone.
+    /// Columns as they are stored, with those of their pages of which a row was read alone.
     stored: HashMap<usize, (Vec<u8>, KeptPages)>,
-    /// Those of which all rows are decoded.
+    /// Columns of which all rows are decoded.
     decoded: HashMap<usize, Arc<DecodedChunk>>,
 }
 
