@@ -7,8 +7,10 @@
 //!
 //! Pure. Which names an address has, forward and back, is for whoever asks name service to find.
 
+use std::cmp::Reverse;
 use std::net::IpAddr;
 
+use aho_corasick::AhoCorasick;
 use serde::Deserialize;
 
 /// Most bytes of a file of networks.
@@ -32,20 +34,6 @@ pub struct DeclaredRobot {
 }
 
 impl DeclaredRobot {
-    /// Returns the length of the longest word by which an agent, in lower case, claims to be the robot; `None` if it does not. A word begins
-    /// and ends where a name does, so that `applebot` is not found in `grapplebot`.
-    pub fn claim(&self, agent: &str) -> Option<usize> {
-        let is_claimed = |word: &&String| {
-            let mut places = agent.match_indices(word.as_str());
-            places.any(|(at, found)| {
-                let before = agent[..at].chars().next_back();
-                let after = agent[at + found.len()..].chars().next();
-                !word.is_empty() && ![before, after].into_iter().flatten().any(char::is_alphanumeric)
-            })
-        };
-        self.agents.iter().filter(is_claimed).map(String::len).max()
-    }
-
     /// Returns true if a name of an address, as name service has it forward and back, is one of the robot's.
     pub fn has_name(&self, name: &str) -> bool {
         let name = name.trim_end_matches('.').to_ascii_lowercase();
@@ -55,16 +43,50 @@ impl DeclaredRobot {
     }
 }
 
-/// Returns the robot that an agent claims to be: that with the longest word, the first of several.
-pub fn claimed<'r>(robots: impl IntoIterator<Item = &'r DeclaredRobot>, agent: &str) -> Option<usize> {
-    let mut end = agent.len().min(AGENT_BYTES_MAX);
-    while !agent.is_char_boundary(end) {
-        end -= 1;
+/// Declared robots, whose words are looked for all at once.
+#[derive(Debug)]
+pub struct DeclaredRobots {
+    robots: Vec<DeclaredRobot>,
+    words: AhoCorasick,
+    /// The place of the robot that each word is of.
+    robot_of_word: Vec<usize>,
+}
+
+impl DeclaredRobots {
+    /// Prepares the search for the words of robots.
+    ///
+    /// # Errors
+    /// If the words are too many, or too long in all: gigabytes.
+    pub fn new(robots: Vec<DeclaredRobot>) -> Result<DeclaredRobots, aho_corasick::BuildError> {
+        let places = || robots.iter().enumerate();
+        let all = || places().flat_map(|(at, robot)| robot.agents.iter().map(move |word| (at, word)));
+        let words = || all().filter(|(_, word)| !word.is_empty());
+        let automaton = AhoCorasick::new(words().map(|(_, word)| word))?;
+        let robot_of_word = words().map(|(at, _)| at).collect();
+        Ok(DeclaredRobots { words: automaton, robot_of_word, robots })
     }
-    let agent = agent[..end].to_lowercase();
-    let claims = robots.into_iter().enumerate();
-    let claims = claims.filter_map(|(at, robot)| Some((robot.claim(&agent)?, std::cmp::Reverse(at))));
-    claims.max().map(|(_, std::cmp::Reverse(at))| at)
+
+    /// Returns the robots, in the order in which they were declared.
+    pub fn as_slice(&self) -> &[DeclaredRobot] {
+        &self.robots
+    }
+
+    /// Returns the place of the robot that an agent claims to be: that with the longest word, the first of several. A word begins and ends
+    /// where a name does, so that `applebot` is not found in `grapplebot`.
+    pub fn claimed(&self, agent: &str) -> Option<usize> {
+        let agent = agent[..agent.floor_char_boundary(AGENT_BYTES_MAX)].to_lowercase();
+        let is_name = |start: usize, end: usize| {
+            let before = agent[..start].chars().next_back();
+            let after = agent[end..].chars().next();
+            ![before, after].into_iter().flatten().any(char::is_alphanumeric)
+        };
+        let found =
+            self.words.find_overlapping_iter(&agent).filter(|found| is_name(found.start(), found.end()));
+        let claims = found.filter_map(|found| {
+            Some((found.len(), Reverse(*self.robot_of_word.get(found.pattern().as_usize())?)))
+        });
+        claims.max().map(|(_, Reverse(at))| at)
+    }
 }
 
 /// Reasons for a file that has no networks.
@@ -166,9 +188,9 @@ mod tests {
 
     #[test]
     fn agents_claim_to_be_robots_by_whole_names() {
-        let all = robots();
+        let all = DeclaredRobots::new(robots()).expect("few words");
         let check = |agent: &str, expected: Option<&str>| {
-            let found = claimed(&all, agent).map(|at| all[at].name.as_str());
+            let found = all.claimed(agent).map(|at| all.as_slice()[at].name.as_str());
             assert_eq!(found, expected, "{agent}");
         };
         check("Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", Some("Googlebot"));
@@ -180,6 +202,9 @@ mod tests {
         check("googlebots", None);
         check("Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0", None);
         check("", None);
+        check("notgooglebot googlebot", Some("Googlebot"));
+        check("äapplebot", None);
+        check("\u{130}applebot applebot", Some("Applebot"));
         check(&format!("{}googlebot", "ä".repeat(2000)), None);
     }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use content::web::domain::domain_to_ascii;
 use data_encoding::HEXLOWER;
 use event::{Facts, SchemaBuilder, Slot, Span, Type, Value};
-use gate::robot::{DeclaredRobot, claimed, published_networks};
+use gate::robot::{DeclaredRobot, DeclaredRobots, published_networks};
 use gate::signature::SignaturePolicy;
 use judge::{Network, Networks};
 use sha2::{Digest, Sha256};
@@ -50,7 +50,7 @@ pub struct RobotsPlan {
     pub policy: SignaturePolicy,
     agent: Option<Slot>,
     client: Option<Slot>,
-    robots: Vec<DeclaredRobot>,
+    robots: DeclaredRobots,
     /// The networks of each robot, if they are known.
     networks: Vec<Option<Networks>>,
     /// True if name service is asked.
@@ -99,11 +99,12 @@ impl RobotsPlan {
     pub fn fill(&self, facts: &mut Facts) {
         let columns = &self.columns;
         let is_signed = facts.get(columns.verified) == Some(&Value::Bool(true));
-        let found = claimed(&self.robots, self.text(facts, self.agent).unwrap_or_default());
+        let found = self.robots.claimed(self.text(facts, self.agent).unwrap_or_default());
         if !is_signed {
             facts.set(columns.verified, false);
         }
-        let Some((robot, networks)) = found.and_then(|at| self.robots.get(at).zip(self.networks.get(at)))
+        let Some((robot, networks)) =
+            found.and_then(|at| self.robots.as_slice().get(at).zip(self.networks.get(at)))
         else {
             facts.set(columns.impostor, false);
             return;
@@ -145,7 +146,7 @@ impl RobotsPlan {
 
     fn claim(&self, facts: &Facts) -> Option<&DeclaredRobot> {
         let name = self.text(facts, Some(self.columns.claimed))?;
-        self.robots.iter().find(|robot| robot.name == name)
+        self.robots.as_slice().iter().find(|robot| robot.name == name)
     }
 
     fn verify(&self, facts: &mut Facts, robot: &DeclaredRobot, proof: RobotProof) {
@@ -242,6 +243,9 @@ pub(crate) fn compile(
         });
         networks.push(ranges.map(Networks::new));
     }
+    let robots = DeclaredRobots::new(robots)
+        .map_err(|error| problems.add(origin, format!("the words of robots: {error}"), None))
+        .ok()?;
     let span = |key: &str| section.and_then(|view| view.span(key)).unwrap_or(Span::ZERO);
     let dns = main.section("dns");
     Some(RobotsPlan {

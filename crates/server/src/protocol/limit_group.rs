@@ -1,5 +1,6 @@
 //! Limits that a request takes from together, and the header fields that tell of them.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use axum::http::header::RETRY_AFTER;
@@ -67,21 +68,20 @@ fn whole_seconds(span: Span) -> u64 {
 pub(crate) fn limit_fields(taken: &[TakeResult]) -> HeaderMap {
     /// The greatest integer of a structured field.
     const INTEGER_MAX: u64 = 999_999_999_999_999;
-    let limited = || taken.iter().filter(|taken| !taken.exempt && taken.quota <= INTEGER_MAX);
     // Names of limits are letters, digits and a few signs that need no escape.
-    let policies: Vec<String> = limited()
-        .map(|taken| format!("\"{}\";q={};w={}", taken.limit, taken.quota, whole_seconds(taken.window)))
-        .collect();
-    let states: Vec<String> = limited()
-        .map(|taken| {
-            let remaining = taken.remaining.min(INTEGER_MAX);
-            format!("\"{}\";r={remaining};t={}", taken.limit, whole_seconds(taken.reset_after))
-        })
-        .collect();
+    let (mut policies, mut states) = (String::new(), String::new());
+    for taken in taken.iter().filter(|taken| !taken.exempt && taken.quota <= INTEGER_MAX) {
+        let TakeResult { limit, quota, .. } = taken;
+        let (window, reset) = (whole_seconds(taken.window), whole_seconds(taken.reset_after));
+        let remaining = taken.remaining.min(INTEGER_MAX);
+        let separator = if policies.is_empty() { "" } else { ", " };
+        let _ = write!(policies, "{separator}\"{limit}\";q={quota};w={window}");
+        let _ = write!(states, "{separator}\"{limit}\";r={remaining};t={reset}");
+    }
     let mut headers = HeaderMap::new();
     for (name, list) in [(POLICY, policies), (LIMIT, states)] {
-        if let Ok(value) = HeaderValue::try_from(list.join(", "))
-            && !list.is_empty()
+        if !list.is_empty()
+            && let Ok(value) = HeaderValue::try_from(list)
         {
             headers.insert(name, value);
         }
