@@ -2,13 +2,14 @@
 //!
 //! A batch is thousands of events, so more of them at work than there are processors only take memory and time from one
 //! another. What is refused here has not been counted. A look at all keys, a change of rules or a copy costs as much as
-//! thousands of decisions, too: such calls have a gate of their own, whose places rest after work for as long as it took, and
-//! their work ends where nobody waits for it any more.
+//! thousands of decisions, too: such calls have a gate of their own, whose places rest after work for as long as it took of a
+//! processor, and their work ends where nobody waits for it any more.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
@@ -122,7 +123,8 @@ impl AdmissionQueue {
     }
 
     /// Does costly work in a place, away from the threads that serve connections, and ends it where nobody waits for it any
-    /// more, by the current deadline: `work` is told by its argument. The place then rests for as long as the work took.
+    /// more, by the current deadline: `work` is told by its argument. The place then rests for as long as the work took of a
+    /// processor. By the clock work would take the longer the more others work, and where many search all would mostly rest.
     pub(crate) async fn run<T, F>(&self, patience: Duration, work: F) -> Result<T, HttpFailure>
     where
         T: Send + 'static,
@@ -135,13 +137,20 @@ impl AdmissionQueue {
             return Err(OVERLOADED.failure("nobody waits for this any more").help(AGAIN));
         }
         let work = move || {
-            let begun = Instant::now();
+            let before = processor_time();
             let done = work(&is_over);
-            rest(place, begun.elapsed());
+            rest(place, processor_time().saturating_sub(before));
             done
         };
         Ok(blocking(work).await)
     }
+}
+
+/// Returns the time for which the current thread has had a processor.
+pub(crate) fn processor_time() -> Duration {
+    // Both parts are as POSIX has them: no less than zero.
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// Gives a place back after as long as it was worked in.
@@ -212,6 +221,14 @@ mod tests {
         rest(gate.enter(Duration::ZERO).await.unwrap(), Duration::from_secs(3));
         assert!(gate.enter(Duration::from_secs(2)).await.is_err());
         assert!(gate.enter(Duration::from_secs(2)).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_does_not_rest_after_waiting() {
+        let gate = AdmissionQueue::new(["call", "calls"], 1);
+        let waits = |_: &(dyn Fn() -> bool + Sync)| std::thread::sleep(3 * SHORT);
+        gate.run(Duration::ZERO, waits).await.unwrap();
+        assert_eq!(gate.free(), 1);
     }
 
     #[tokio::test(start_paused = true)]
