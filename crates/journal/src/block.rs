@@ -67,10 +67,35 @@ enum BlockContent {
     Waiting(Vec<u8>),
     /// One zstd frame, of so many bytes uncompressed.
     Rows(Vec<u8>, usize),
-    /// A group of a file, and what was read of it.
-    Columns(Arc<ColumnarSegment>, usize, Box<RefCell<ReadColumns>>),
+    /// A group of a file.
+    Columns(Box<OpenGroup>),
     /// A whole file.
     File(Arc<ColumnarSegment>),
+}
+
+/// A group of a file, and what was read of it, which its file keeps for those who come next.
+#[derive(Debug)]
+struct OpenGroup {
+    columns: Arc<ColumnarSegment>,
+    number: usize,
+    read: RefCell<ReadColumns>,
+    /// See [`ColumnarSegment::take_read`].
+    taken: u64,
+}
+
+impl OpenGroup {
+    fn new(columns: &Arc<ColumnarSegment>, number: usize) -> OpenGroup {
+        let (read, taken) = columns.take_read(number);
+        OpenGroup { columns: Arc::clone(columns), number, read: RefCell::new(read), taken }
+    }
+}
+
+impl Drop for OpenGroup {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.columns.give_back(self.number, std::mem::take(self.read.get_mut()), self.taken);
+        }
+    }
 }
 
 impl Block {
@@ -86,7 +111,7 @@ impl Block {
     /// A group of a file, unless it does not have it.
     pub(super) fn of_columns(columns: &Arc<ColumnarSegment>, number: usize) -> Option<Block> {
         let head = BlockInfo::of_group(columns, number)?;
-        let content = BlockContent::Columns(Arc::clone(columns), number, Box::default());
+        let content = BlockContent::Columns(Box::new(OpenGroup::new(columns, number)));
         Some(Block { head, content, file: None })
     }
 
@@ -146,10 +171,10 @@ impl Block {
         match &self.content {
             BlockContent::Waiting(bytes) => Ok(bytes.clone()),
             BlockContent::Rows(content, bytes) => self.raw(content, *bytes),
-            BlockContent::Columns(columns, number, read) => {
+            BlockContent::Columns(open) => {
                 let mut bytes = Vec::new();
-                let group = (*number, &mut *read.borrow_mut());
-                columns.rows(group, |_| true, FactChoice::All, &mut bytes)?;
+                let group = (open.number, &mut *open.read.borrow_mut());
+                open.columns.rows(group, |_| true, FactChoice::All, &mut bytes)?;
                 Ok(bytes)
             }
             BlockContent::File(columns) => {
@@ -194,8 +219,8 @@ impl Block {
                 let raw = self.raw(content, *bytes)?;
                 Record::decode_wanted(&raw, self.head.count, wanted).map_err(|_| self.damaged())
             }
-            BlockContent::Columns(columns, number, read) => {
-                columns.find_all((*number, &mut read.borrow_mut()), ids, facts)
+            BlockContent::Columns(open) => {
+                open.columns.find_all((open.number, &mut open.read.borrow_mut()), ids, facts)
             }
             BlockContent::File(columns) => {
                 let mut found = Vec::new();
@@ -211,7 +236,7 @@ impl Block {
     /// Returns false if no decision here fits, by what the file says of its groups; `None` if nothing is said.
     pub(super) fn may_hold(&self, probe: &SearchProbe) -> Result<Option<bool>, SegmentError> {
         match &self.content {
-            BlockContent::Columns(columns, number, _) => columns.may_hold(*number, probe).map(Some),
+            BlockContent::Columns(open) => open.columns.may_hold(open.number, probe).map(Some),
             BlockContent::File(columns) => {
                 for number in 0..columns.groups() {
                     if columns.may_hold(number, probe)? {
@@ -227,7 +252,7 @@ impl Block {
     /// Returns false if there is no feedback here, as far as that is known without reading it.
     pub(super) fn may_have_reports(&self) -> bool {
         match &self.content {
-            BlockContent::Columns(columns, number, _) => columns.has_reports(*number),
+            BlockContent::Columns(open) => open.columns.has_reports(open.number),
             BlockContent::File(columns) => (0..columns.groups()).any(|number| columns.has_reports(number)),
             BlockContent::Waiting(_) | BlockContent::Rows(..) => true,
         }
@@ -240,7 +265,7 @@ impl Block {
             BlockContent::Rows(content, bytes) => {
                 SummaryBuilder::of(&self.raw(content, *bytes).ok()?, self.head.count)
             }
-            BlockContent::Columns(columns, number, _) => columns.summary(*number).ok()?,
+            BlockContent::Columns(open) => open.columns.summary(open.number).ok()?,
             BlockContent::File(columns) if columns.groups() == 1 => columns.summary(0).ok()?,
             BlockContent::Waiting(_) | BlockContent::File(_) => None,
         }
@@ -249,7 +274,7 @@ impl Block {
     /// The length of its summary in the file; 0 if it has none there.
     pub(super) fn summary_bytes(&self) -> u64 {
         match &self.content {
-            BlockContent::Columns(columns, number, _) => columns.filters_bytes(*number),
+            BlockContent::Columns(open) => open.columns.filters_bytes(open.number),
             BlockContent::File(columns) if columns.groups() == 1 => columns.filters_bytes(0),
             BlockContent::Waiting(_) | BlockContent::Rows(..) | BlockContent::File(_) => 0,
         }
@@ -265,8 +290,8 @@ impl Block {
                 let raw = self.raw(content, *bytes)?;
                 visitor::look(&raw, self.head.count, look).map_err(|_| self.damaged())
             }
-            BlockContent::Columns(columns, number, read) => {
-                columns.look((*number, &mut read.borrow_mut()), look)
+            BlockContent::Columns(open) => {
+                open.columns.look((open.number, &mut open.read.borrow_mut()), look)
             }
             BlockContent::File(columns) => (0..columns.groups())
                 .try_for_each(|number| columns.look((number, &mut ReadColumns::default()), look))

@@ -146,7 +146,9 @@ impl Journal {
             decisions.contains(&record.0) || is_feedback(&record.1, &decisions, shingles)
         };
         for first in touched {
-            match self.shared.rewrite(first, &goes, stop)? {
+            let outcome = self.shared.rewrite(first, &goes, stop);
+            self.known.groups.forget();
+            match outcome? {
                 RewriteOutcome::Stopped => return Ok(JournalErasure { is_ended: true, ..erased }),
                 RewriteOutcome::Damaged | RewriteOutcome::Untouched | RewriteOutcome::Rewritten(_) => {}
             }

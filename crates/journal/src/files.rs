@@ -9,7 +9,7 @@ use std::sync::Arc;
 use disk::log::forget_tails;
 use disk::{Blob, Device};
 
-use super::columns::{self, ColumnarSegment, IndexCache};
+use super::columns::{self, ColumnarSegment};
 use super::file::JournalFile;
 use super::format::{DamagedStretch, SegmentError};
 use super::known_files::KnownFiles;
@@ -96,10 +96,10 @@ fn open(file: &JournalFile) -> Result<Option<(JournalFile, OpenJournalSegment)>,
     open_by(file, None)
 }
 
-/// Opens a segment as [`open`] does, by an index that may be known.
+/// Opens a segment as [`open`] does, by what may be known of it.
 fn open_by(
     file: &JournalFile,
-    known: Option<&IndexCache>,
+    known: Option<&KnownFiles>,
 ) -> Result<Option<(JournalFile, OpenJournalSegment)>, JournalError> {
     if !is_columnar(file)
         && let Some(rows) = segment::open(file)?
@@ -122,10 +122,11 @@ fn open_by(
 fn open_columns(
     file: &JournalFile,
     blob: Box<dyn Blob>,
-    known: Option<&IndexCache>,
+    known: Option<&KnownFiles>,
 ) -> Result<Option<ColumnarSegment>, JournalError> {
     let opened = match known {
-        Some(known) => ColumnarSegment::open_known(blob, file.name(), known),
+        Some(known) => ColumnarSegment::open_known(blob, file.name(), &known.indices)
+            .map(|opened| opened.with_cache(&known.groups)),
         None => ColumnarSegment::open(blob),
     };
     match opened {
@@ -181,7 +182,7 @@ impl SegmentBlocks {
         growing: bool,
         known: Option<&KnownFiles>,
     ) -> Result<Option<SegmentBlocks>, JournalError> {
-        let opened = open_by(file, known.map(|known| &known.indices))?;
+        let opened = open_by(file, known)?;
         let Some((file, opened)) = opened else { return Ok(None) };
         let blocks = match opened {
             OpenJournalSegment::Rows(mut rows) => {

@@ -1,20 +1,22 @@
 //! Facts about files that were opened before: whoever searches opens all of them again and again.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use super::block::BlockInfo;
-use super::columns::IndexCache;
+use super::columns::{GroupCache, IndexCache};
 use super::segment::SegmentPiece;
 
 /// Segments of rows of which it is kept where their blocks lie: the one that is written to, and those that are to become columns.
 const ROWS_MAX: usize = 16;
 
-/// The indices of files by columns, and the places of blocks in files of rows.
+/// The indices of files by columns and what was read of their groups, and the places of blocks in files of rows.
 #[derive(Debug, Default)]
 pub(crate) struct KnownFiles {
     pub(super) indices: IndexCache,
+    pub(super) groups: Arc<GroupCache>,
     places: Mutex<BTreeMap<String, Vec<SegmentPiece<BlockInfo>>>>,
 }
 
@@ -43,8 +45,6 @@ impl KnownFiles {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use disk::{Device, MemoryDevice};
     use event::{Span, Time};
     use stats::Durability;

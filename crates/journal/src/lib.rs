@@ -533,6 +533,7 @@ impl Journal {
             for form in [files::ROWS, files::COLUMNS] {
                 removed.file.with_extension(form).remove()?;
             }
+            self.known.groups.forget();
         }
     }
 

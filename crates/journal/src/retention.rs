@@ -143,7 +143,9 @@ impl Journal {
             Record::Decision(_) => decisions.contains(id),
             Record::Report(ReportRecord { decision, .. }) => decisions.contains(decision),
         };
-        self.shared.rewrite(first, &goes, stop)
+        let outcome = self.shared.rewrite(first, &goes, stop);
+        self.known.groups.forget();
+        outcome
     }
 }
 

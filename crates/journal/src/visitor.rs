@@ -83,8 +83,14 @@ pub trait FactTest: fmt::Debug + Send {
     /// it is none of its type.
     fn passes(&self, value: &dyn StoredFact) -> Option<bool>;
 
-    /// Returns false if a missing value does not pass, nor any whose texts lie somewhere in these bytes: then none is tested.
-    fn may_pass_among(&self, _texts: &[u8]) -> bool {
+    /// Returns the bytes of the one value of this type that passes, if no other does, and no missing one.
+    fn only(&self, _kind: Type) -> Option<&[u8]> {
+        None
+    }
+
+    /// Returns false if a missing value does not pass, nor any of this type whose texts, if it has any, lie somewhere in these bytes:
+    /// then none is tested.
+    fn may_pass_among(&self, _kind: Type, _texts: &[u8]) -> bool {
         true
     }
 }

@@ -94,7 +94,7 @@ impl FactTest for TextTest {
         Some(false)
     }
 
-    fn may_pass_among(&self, texts: &[u8]) -> bool {
+    fn may_pass_among(&self, _kind: Type, texts: &[u8]) -> bool {
         self.finder.as_ref().is_none_or(|finder| {
             CAPITALS_OF_ASCII.iter().any(|capital| memmem::find(texts, capital.as_bytes()).is_some())
                 || finder.find(&texts.to_ascii_lowercase()).is_some()
@@ -102,12 +102,16 @@ impl FactTest for TextTest {
     }
 }
 
+/// Bytes of a piece that is certain to be a whole text: one that was cut, at a character, is longer.
+const PIECE_BYTES_CERTAIN: usize = piece::PIECE_BYTES_MAX - 4;
+
 /// A piece that is made of a fact.
 #[derive(Debug)]
 pub(super) struct PieceTest {
-    pub(super) facts: [Slot; 1],
-    pub(super) normalise: Normalisation,
-    pub(super) piece: String,
+    facts: [Slot; 1],
+    normalise: Normalisation,
+    piece: String,
+    finder: Finder<'static>,
 }
 
 impl FactTest for PieceTest {
@@ -117,20 +121,36 @@ impl FactTest for PieceTest {
 
     fn passes(&self, value: &dyn StoredFact) -> Option<bool> {
         let Some(bytes) = value.bytes() else { return self.is_made_of(value) };
-        match (value.kind(), self.normalise) {
-            // Only one text of four numbers is read as an address, and its piece is that text.
-            (Type::Ip, Normalisation::Exact) if !bytes.contains(&b':') => {
-                Some(bytes == self.piece.as_bytes())
-            }
-            (Type::String, Normalisation::Exact) if bytes.len() <= piece::PIECE_BYTES_MAX => {
-                Some(bytes == self.piece.as_bytes())
-            }
-            _ => self.is_made_of(value),
+        self.only(value.kind()).map_or_else(|| self.is_made_of(value), |only| Some(bytes == only))
+    }
+
+    fn only(&self, kind: Type) -> Option<&[u8]> {
+        let is_only = match (kind, self.normalise) {
+            // An address is stored as its piece is.
+            (Type::Ip, Normalisation::Exact) => true,
+            // Of a longer text the piece is the beginning.
+            (Type::String, Normalisation::Exact) => self.piece.len() < PIECE_BYTES_CERTAIN,
+            _ => false,
+        };
+        is_only.then_some(self.piece.as_bytes())
+    }
+
+    fn may_pass_among(&self, kind: Type, texts: &[u8]) -> bool {
+        match (kind, self.normalise) {
+            // A piece of a text is the text, or its beginning.
+            (Type::String | Type::List | Type::Ip, Normalisation::Exact) => self.finder.find(texts).is_some(),
+            _ => true,
         }
     }
 }
 
 impl PieceTest {
+    /// Looks for a piece of this fact.
+    pub(super) fn new(fact: Slot, normalise: Normalisation, piece: &str) -> PieceTest {
+        let finder = Finder::new(piece).into_owned();
+        PieceTest { facts: [fact], normalise, piece: piece.to_owned(), finder }
+    }
+
     fn is_made_of(&self, value: &dyn StoredFact) -> Option<bool> {
         Some(value.value()?.is_some_and(|value: Value| {
             let mut is_made = false;
@@ -154,6 +174,30 @@ mod tests {
         assert_eq!(found, CAPITALS_OF_ASCII);
     }
 
+    #[test]
+    fn the_only_value_of_a_piece_is_as_it_is_stored() {
+        let check = |value: Value, stored: &str, is_only: bool| {
+            let mut pieces = Vec::new();
+            piece::pieces(&value, Normalisation::Exact, &mut |piece| pieces.push(piece.to_owned()));
+            let [piece] = &pieces[..] else { panic!("{value:?}: {pieces:?}") };
+            let test = PieceTest::new(Slot(0), Normalisation::Exact, piece);
+            assert_eq!(test.only(value.type_of()), is_only.then_some(stored.as_bytes()), "{value:?}");
+            assert!(test.may_pass_among(value.type_of(), format!("x{stored}x").as_bytes()), "{value:?}");
+            assert!(!test.may_pass_among(value.type_of(), &stored.as_bytes()[1..]), "{value:?}");
+            let by_host = PieceTest::new(Slot(0), Normalisation::Host, piece);
+            assert!(by_host.only(value.type_of()).is_none() && by_host.may_pass_among(value.type_of(), b""));
+        };
+        // Addresses are stored as they are displayed.
+        for address in ["192.0.2.7", "2001:db8::7", "::ffff:192.0.2.7", "::"] {
+            check(Value::Ip(address.parse().unwrap()), address, true);
+        }
+        check(Value::from("Zebra quilt"), "Zebra quilt", true);
+        let long = format!("x{}", "ä".repeat(piece::PIECE_BYTES_MAX));
+        check(Value::from(long.as_str()), &long, false);
+        let list = Value::List(["zebra".into()].into());
+        check(list, "zebra", false);
+    }
+
     proptest! {
         /// A text that contains another is never passed over, whatever lies beside it.
         #[test]
@@ -167,7 +211,7 @@ mod tests {
             let text: String = lower[from.min(to)..from.max(to)].iter().collect();
             let test = TextTest::new(Vec::new(), &text);
             prop_assert!(contains(&value, &text));
-            prop_assert!(test.may_pass_among(&[&beside, value.as_bytes(), &beside].concat()));
+            prop_assert!(test.may_pass_among(Type::String, &[&beside, value.as_bytes(), &beside].concat()));
         }
     }
 }

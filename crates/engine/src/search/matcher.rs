@@ -285,7 +285,7 @@ impl VersionMatcher {
         if let KeyTest::Made(piece, fields) = &self.key
             && let [(slot, normalise)] = fields[..]
         {
-            self.tests.push(Box::new(PieceTest { facts: [slot], normalise, piece: piece.clone() }));
+            self.tests.push(Box::new(PieceTest::new(slot, normalise, piece)));
         }
         self.tests
             .extend(condition.into_iter().flat_map(|source| fact_tests::of_condition(source, description)));

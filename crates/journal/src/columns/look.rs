@@ -74,6 +74,27 @@ pub(crate) struct ReadColumns {
     decoded: HashMap<usize, Arc<DecodedChunk>>,
 }
 
+impl ReadColumns {
+    /// The bytes of one column as they are stored.
+    #[cfg(test)]
+    pub(super) fn of_stored(column: usize, bytes: Vec<u8>) -> ReadColumns {
+        let stored = HashMap::from([(column, (bytes, KeptPages::new()))]);
+        ReadColumns { stored, ..ReadColumns::default() }
+    }
+
+    /// Bytes that it takes up in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        let pages = |kept: &KeptPages| kept.values().map(|page| page.len()).sum::<usize>();
+        let stored = self.stored.values().map(|(bytes, kept)| bytes.len() + pages(kept));
+        stored.chain(self.decoded.values().map(|chunk| chunk.memory())).sum()
+    }
+
+    /// Has as much memory again as at first, as what was read is at rest.
+    pub(super) fn rest(&mut self) {
+        self.budget = BUDGET;
+    }
+}
+
 impl Default for ReadColumns {
     fn default() -> ReadColumns {
         let (stored, decoded) = Default::default();
@@ -128,6 +149,7 @@ impl<'s> ColumnsOfGroup<'s> {
         let chunk = Arc::new(chunk);
         if is_whole {
             self.read.decoded.insert(column, Arc::clone(&chunk));
+            self.read.stored.remove(&column);
         }
         Ok(ColumnCursor::of(kind, chunk))
     }

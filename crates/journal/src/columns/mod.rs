@@ -10,6 +10,7 @@
 //! to others. `docs/internals/format.md` draws the bytes.
 
 mod check;
+mod group_cache;
 mod look;
 mod pages;
 mod reader;
@@ -27,6 +28,7 @@ use crate::id::RecordId;
 use crate::visitor::FactChoice;
 
 pub(super) use check::check;
+pub(crate) use group_cache::GroupCache;
 pub(crate) use look::ReadColumns;
 pub(crate) use reader::{ColumnarSegment, IndexCache};
 pub(super) use writer::ColumnarWriter;

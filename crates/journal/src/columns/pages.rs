@@ -72,6 +72,17 @@ impl DecodedChunk {
         }
     }
 
+    /// Bytes that it takes up in memory, about.
+    pub(super) fn memory(&self) -> usize {
+        let values = match &self.values {
+            DecodedValues::Bools(values) => values.len(),
+            DecodedValues::Integers(values) => size_of_val(values.as_slice()),
+            DecodedValues::Floats(values) => size_of_val(values.as_slice()),
+            DecodedValues::Texts(texts) => size_of_val(texts.as_slice()),
+        };
+        self.levels.len() + self.repeats.len() + values + self.arena.len()
+    }
+
     /// Returns true if all entries have one level, and all values are one that lies in one place.
     pub(super) fn is_uniform(&self) -> bool {
         let DecodedValues::Texts(texts) = &self.values else { return false };
@@ -82,6 +93,18 @@ impl DecodedChunk {
     /// The bytes in which texts lie: each begins behind the four bytes of its length, or some bytes further on.
     pub(super) fn texts(&self) -> &[u8] {
         &self.arena
+    }
+
+    /// Hands on the rows that have this text, of a column without lists.
+    pub(super) fn rows_with(&self, text: &[u8], each: &mut dyn FnMut(usize)) {
+        let DecodedValues::Texts(texts) = &self.values else { return };
+        let rows = self.levels.iter().enumerate().filter(|(_, level)| **level > 0);
+        for ((row, _), (start, length)) in rows.zip(texts) {
+            let is_long = *length as usize == text.len();
+            if is_long && self.arena.get(*start as usize..).is_some_and(|rest| rest.starts_with(text)) {
+                each(row);
+            }
+        }
     }
 
     /// The bytes of a text or of bytes.

@@ -13,6 +13,7 @@ use event::{Time, Type, Value};
 use judge::Action;
 use parking_lot::Mutex;
 
+use super::group_cache::GroupCache;
 use super::look::{ColumnsOfGroup, ReadColumns};
 use super::pages::{self, DecodedChunk, DecodedValues, PageMemory};
 use super::{
@@ -208,6 +209,8 @@ pub(crate) struct ColumnarSegment {
     /// Length of the file.
     bytes: u64,
     form: ColumnsFormat,
+    /// The columns that others have read of its groups, if they are kept.
+    cache: Option<Arc<GroupCache>>,
 }
 
 impl ColumnarSegment {
@@ -228,7 +231,24 @@ impl ColumnarSegment {
             first => first,
         }?;
         let ColumnarHeader { index, footer } = described;
-        Ok(ColumnarSegment { source, index: Arc::new(index), footer, bytes, form })
+        Ok(ColumnarSegment { source, index: Arc::new(index), footer, bytes, form, cache: None })
+    }
+
+    /// Keeps what is read of its groups for those who come next.
+    pub(crate) fn with_cache(self, cache: &Arc<GroupCache>) -> ColumnarSegment {
+        ColumnarSegment { cache: Some(Arc::clone(cache)), ..self }
+    }
+
+    /// Takes out what was read of a group before, and when that was.
+    pub(crate) fn take_read(&self, number: usize) -> (ReadColumns, u64) {
+        self.cache.as_ref().map(|cache| cache.take(&self.index, number)).unwrap_or_default()
+    }
+
+    /// Gives back what was taken out, and what was read meanwhile.
+    pub(crate) fn give_back(&self, number: usize, read: ReadColumns, taken: u64) {
+        if let Some(cache) = &self.cache {
+            cache.give_back((&self.index, number), read, taken);
+        }
     }
 
     /// Opens a file of this name, whose index may be known from before.
@@ -246,7 +266,7 @@ impl ColumnarSegment {
         let identity = FileIdentity { head, bytes };
         if let Some((index, footer)) = known.of(name, &identity) {
             let form = ColumnsFormat::Sealed;
-            return Ok(ColumnarSegment { source: Box::new(file), index, footer, bytes, form });
+            return Ok(ColumnarSegment { source: Box::new(file), index, footer, bytes, form, cache: None });
         }
         let opened = ColumnarSegment::open(file)?;
         known.keep(name, identity, &opened);
@@ -782,9 +802,19 @@ impl<C: Borrow<DecodedChunk>> ColumnCursor<C> {
         self.chunk.borrow().is_uniform()
     }
 
+    /// The type of the column.
+    pub(super) fn kind(&self) -> Type {
+        self.kind
+    }
+
     /// The bytes in which the texts of the column lie.
     pub(super) fn texts(&self) -> &[u8] {
         self.chunk.borrow().texts()
+    }
+
+    /// Hands on the rows that have this text, of a column whose rows are all here.
+    pub(super) fn rows_with(&self, text: &[u8], each: &mut dyn FnMut(usize)) {
+        self.chunk.borrow().rows_with(text, each);
     }
 
     /// Returns the number of rows that are still to come, at most.

@@ -12,7 +12,7 @@ use super::own;
 use super::reader::ColumnEntry;
 use crate::format::SegmentError;
 use crate::id::RecordId;
-use crate::visitor::RowQuery;
+use crate::visitor::{FactTest, RowQuery};
 
 /// Bytes of texts of a column for which it is noted which were tested: dictionaries are shorter.
 const NOTED_BYTES_MAX: usize = 256 << 10;
@@ -100,10 +100,7 @@ impl RowSelection {
                 }
                 for fact in test.facts() {
                     let column = version.column(*fact).map(|column| columns.whole(column)).transpose()?;
-                    if column.as_ref().is_none_or(|column| test.may_pass_among(column.texts())) {
-                        open.test(column, &mut |entry| test.passes(&entry))
-                            .ok_or_else(|| columns.damaged())?;
-                    }
+                    open.test_fact(column, &**test).ok_or_else(|| columns.damaged())?;
                 }
                 self.drop_open(&open);
             }
@@ -156,6 +153,27 @@ impl OpenRows {
 
     fn are_none(&self) -> bool {
         !self.0.contains(&RowState::Open)
+    }
+
+    /// Tests a fact of open rows, one by one only where nothing tells of all at once. `None` if a value is none of its type.
+    fn test_fact(&mut self, column: Option<SharedCursor>, test: &dyn FactTest) -> Option<()> {
+        if let Some(column) = &column {
+            if let Some(only) = test.only(column.kind()) {
+                column.rows_with(only, &mut |row| self.pass(row));
+                return Some(());
+            }
+            if !test.may_pass_among(column.kind(), column.texts()) {
+                return Some(());
+            }
+        }
+        self.test(column, &mut |entry| test.passes(&entry))
+    }
+
+    /// Notes that a row has passed, if it is open.
+    fn pass(&mut self, row: usize) {
+        if let Some(state) = self.0.get_mut(row).filter(|state| **state == RowState::Open) {
+            *state = RowState::Passed;
+        }
     }
 
     /// Tests a column's values of open rows; without a column all are missing. `None` if a value is none of its type.

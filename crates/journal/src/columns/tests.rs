@@ -224,6 +224,13 @@ impl FactTest for ValueTest {
     fn passes(&self, value: &dyn StoredFact) -> Option<bool> {
         Some(self.is_passed_by(value.value()?.as_ref()))
     }
+
+    fn only(&self, kind: Type) -> Option<&[u8]> {
+        match (kind, &self.value) {
+            (Type::String, Some(Value::String(text))) if !self.is_denied => Some(text.as_bytes()),
+            _ => None,
+        }
+    }
 }
 
 /// Looks for decisions, and says in advance for which, or does not.

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use event::{Kind, Schema, Shingle, Span, Time};
 use journal::{
-    DecisionRow, ErasedRecords, Journal, JournalArchive, KeyReading, Options, Record, RecordId, ReportRecord,
-    VersionDescription, verify,
+    DecisionRow, DecisionSource, ErasedRecords, IdRange, Journal, JournalArchive, KeyReading, Options,
+    Record, RecordId, ReportRecord, VersionDescription, verify,
 };
 use judge::{Action, Verdict};
 use stats::{Durability, Reading};
@@ -80,6 +80,16 @@ fn minutes(journal: &Journal) -> Vec<i64> {
     found
 }
 
+/// Returns the minutes of all records as searches come to them, oldest first.
+fn searched(journal: &Journal) -> Vec<i64> {
+    let (mut found, mut blocks) = (Vec::new(), journal.ranked(IdRange::default()).unwrap());
+    while let Some(block) = blocks.next_block().unwrap() {
+        found.extend(block.records().unwrap().into_iter().map(|(id, _)| (id.time().0 - NOW.0) / 60_000_000));
+    }
+    found.sort_unstable();
+    found
+}
+
 const DAY: i64 = 24 * 60;
 
 /// Two pipelines over three days, each a decision an hour, with feedback.
@@ -132,6 +142,28 @@ fn erased_rows_go_while_others_are_written() {
     let journal = open(parent.path());
     assert!(journal.losses().lacking.is_empty(), "{:?}", journal.losses());
     assert_eq!(minutes(&journal), left);
+}
+
+#[test]
+fn searches_find_nothing_that_is_gone() {
+    let parent = tempfile::tempdir().unwrap();
+    let journal = open(parent.path());
+    let all = filled(&journal);
+    // After the first erasure the files are by columns, and what searches read of them is kept.
+    for (gone, shingle) in (1..).zip([2, 0, 3]) {
+        let shingles = HashSet::from([Shingle(shingle)]);
+        journal.erase(&shingles, false, &mut |_| (), &mut |_, _| (), &|| false).unwrap();
+        for _ in 0..2 {
+            assert_eq!(searched(&journal), minutes(&journal));
+        }
+        assert_eq!(searched(&journal).len(), all.len() / 4 * (4 - gone));
+    }
+    let week = Span::days(7);
+    journal.expire_pipelines(&[("web".to_owned(), Span::days(1))], NOW + week).unwrap();
+    assert_eq!(searched(&journal), minutes(&journal));
+    journal.expire(Some(NOW + Span::days(60))).unwrap();
+    assert_eq!(searched(&journal), minutes(&journal));
+    assert!(searched(&journal).len() < all.len() / 4, "the oldest segments are gone");
 }
 
 #[test]

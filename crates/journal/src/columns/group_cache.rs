@@ -1,0 +1,180 @@
+//! Columns of groups in memory, for searches that come to the same groups again.
+//!
+//! A search takes out what was read of a group, adds to it, and gives it back; another one that comes to the group meanwhile reads
+//! the file. A group is known by the index of its file in memory: another content has another index.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::ColumnsIndex;
+use super::look::ReadColumns;
+
+/// Bytes that are kept, about. The groups that were used longest ago make room.
+const BYTES_MAX: usize = 64 << 20;
+/// Bytes of a group that is kept at most, so that a few large ones do not take the place of all others.
+const GROUP_BYTES_MAX: usize = BYTES_MAX / 8;
+
+/// The columns of groups that were read before.
+#[derive(Debug, Default)]
+pub(crate) struct GroupCache(Mutex<KnownGroups>);
+
+#[derive(Debug, Default)]
+struct KnownGroups {
+    of: HashMap<GroupName, KnownGroup>,
+    /// The groups by their last use.
+    by_use: BTreeMap<u64, GroupName>,
+    bytes: usize,
+    uses: u64,
+    /// The number of times that all was forgotten.
+    times_forgotten: u64,
+}
+
+/// A group by the index of its file. Two are the same if their index is one in memory.
+#[derive(Clone, Debug)]
+struct GroupName {
+    index: Arc<ColumnsIndex>,
+    number: usize,
+}
+
+impl PartialEq for GroupName {
+    fn eq(&self, other: &GroupName) -> bool {
+        Arc::ptr_eq(&self.index, &other.index) && self.number == other.number
+    }
+}
+
+impl Eq for GroupName {}
+
+impl Hash for GroupName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (Arc::as_ptr(&self.index), self.number).hash(state);
+    }
+}
+
+#[derive(Debug)]
+struct KnownGroup {
+    read: ReadColumns,
+    bytes: usize,
+    used: u64,
+}
+
+impl GroupCache {
+    /// Takes out the columns that were read of a group, and says when that was: [`GroupCache::give_back`] asks for it.
+    pub(super) fn take(&self, index: &Arc<ColumnsIndex>, number: usize) -> (ReadColumns, u64) {
+        let mut known = self.0.lock();
+        let taken = known.remove(&GroupName { index: Arc::clone(index), number });
+        (taken.map(|group| group.read).unwrap_or_default(), known.times_forgotten)
+    }
+
+    /// Keeps the columns that were read of a group, unless all was forgotten since they were taken.
+    pub(super) fn give_back(
+        &self,
+        (index, number): (&Arc<ColumnsIndex>, usize),
+        mut read: ReadColumns,
+        taken: u64,
+    ) {
+        let bytes = read.bytes();
+        if bytes == 0 || bytes > GROUP_BYTES_MAX {
+            return;
+        }
+        read.rest();
+        let mut known = self.0.lock();
+        if known.times_forgotten != taken {
+            return;
+        }
+        let name = GroupName { index: Arc::clone(index), number };
+        known.remove(&name);
+        known.uses += 1;
+        let used = known.uses;
+        known.bytes += bytes;
+        known.by_use.insert(used, name.clone());
+        known.of.insert(name, KnownGroup { read, bytes, used });
+        while known.bytes > BYTES_MAX {
+            let Some((_, oldest)) = known.by_use.pop_first() else { break };
+            known.remove(&oldest);
+        }
+    }
+
+    /// Forgets all, also what is being looked at: rows are gone from their files.
+    pub(crate) fn forget(&self) {
+        let mut known = self.0.lock();
+        let times_forgotten = known.times_forgotten + 1;
+        *known = KnownGroups { times_forgotten, ..KnownGroups::default() };
+    }
+}
+
+impl KnownGroups {
+    fn remove(&mut self, name: &GroupName) -> Option<KnownGroup> {
+        let removed = self.of.remove(name)?;
+        self.by_use.remove(&removed.used);
+        self.bytes -= removed.bytes;
+        Some(removed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: usize) -> ReadColumns {
+        ReadColumns::of_stored(7, vec![7; bytes])
+    }
+
+    fn held(cache: &GroupCache) -> (usize, usize, usize) {
+        let known = cache.0.lock();
+        (known.of.len(), known.by_use.len(), known.bytes)
+    }
+
+    #[test]
+    fn groups_used_longest_ago_make_room() {
+        let (cache, index) = (GroupCache::default(), Arc::new(ColumnsIndex::default()));
+        let give = |number| cache.give_back((&index, number), read(GROUP_BYTES_MAX), 0);
+        let all = BYTES_MAX / GROUP_BYTES_MAX;
+        (0..all).for_each(give);
+        assert_eq!(held(&cache), (all, all, BYTES_MAX));
+        // The first is used again, so that the second is the oldest.
+        let (first, taken) = cache.take(&index, 0);
+        assert_eq!((first.bytes(), held(&cache).0), (GROUP_BYTES_MAX, all - 1));
+        assert_eq!(cache.take(&index, 0).0.bytes(), 0, "somebody has it");
+        cache.give_back((&index, 0), first, taken);
+        give(all);
+        let sizes = [0, 1, 2].map(|number| cache.take(&index, number).0.bytes());
+        assert_eq!(sizes, [GROUP_BYTES_MAX, 0, GROUP_BYTES_MAX]);
+        // One that is too large is not kept, and nothing of one that was not read.
+        cache.give_back((&index, 0), read(GROUP_BYTES_MAX + 1), 0);
+        cache.give_back((&index, 1), ReadColumns::default(), 0);
+        assert_eq!(held(&cache).0, all - 2);
+    }
+
+    #[test]
+    fn groups_are_of_one_index() {
+        let cache = GroupCache::default();
+        let [one, other] = [(); 2].map(|()| Arc::new(ColumnsIndex::default()));
+        cache.give_back((&one, 3), read(10), 0);
+        assert_eq!(cache.take(&other, 3).0.bytes(), 0);
+        assert_eq!(cache.take(&one, 4).0.bytes(), 0);
+        assert_eq!(cache.take(&one, 3).0.bytes(), 10);
+        // Two that had it at once: the later one is kept.
+        for bytes in [20, 30] {
+            cache.give_back((&one, 3), read(bytes), 0);
+        }
+        assert_eq!(held(&cache), (1, 1, 30));
+    }
+
+    #[test]
+    fn nothing_comes_back_after_all_was_forgotten() {
+        let (cache, index) = (GroupCache::default(), Arc::new(ColumnsIndex::default()));
+        cache.give_back((&index, 0), read(10), 0);
+        cache.give_back((&index, 1), read(10), 0);
+        let (taken, when) = cache.take(&index, 0);
+        cache.forget();
+        assert_eq!(held(&cache), (0, 0, 0));
+        cache.give_back((&index, 0), taken, when);
+        assert_eq!(held(&cache), (0, 0, 0));
+        let (_, when) = cache.take(&index, 0);
+        cache.give_back((&index, 0), read(10), when);
+        assert_eq!(held(&cache), (1, 1, 10));
+    }
+}
