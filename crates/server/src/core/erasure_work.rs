@@ -94,6 +94,9 @@ async fn work(
     }
     let outcome = outcome.map_err(|error| error.to_string());
     if !is_pretence {
+        node.statistics.forget();
+        node.hottest.forget();
+        node.reputations.forget();
         prove(&node, &order, &outcome).await;
         let told = outcome.as_ref().err().map(|why| {
             format!("an erasure is not done: {why}; order it again with `tollhouse erase --server`, once that is mended")

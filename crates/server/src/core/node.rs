@@ -12,7 +12,8 @@ use access::{TokenGrant, TokenRefusal};
 use axum::http::HeaderMap;
 use data_encoding::HEXLOWER;
 use engine::{
-    Decision, Directory, Engine, FeedbackError, FeedbackInput, FeedbackOutcome, Impact, PreparedEvent,
+    Decision, DecisionStatistics, Directory, Engine, FeedbackError, FeedbackInput, FeedbackOutcome, HotKey,
+    Impact, PreparedEvent, RankedReputation, StatisticsQuery,
 };
 use event::Time;
 use plan::{DecisionLogMode, ListenerPlan, Pipeline, ServerPlan};
@@ -20,6 +21,7 @@ use sha2::{Digest, Sha256};
 
 use crate::core::admission::AdmissionQueue;
 use crate::core::anomaly_watch::AnomalyWatch;
+use crate::core::answer_cache::{AnswerCache, RankingQuery};
 use crate::core::audit_trail::AuditTrail;
 use crate::core::auth_failures::AuthFailures;
 use crate::core::backtests::BacktestJobs;
@@ -48,7 +50,6 @@ use crate::core::sessions::SessionAuthority;
 use crate::core::shares::{Caller, Share, Shares};
 use crate::core::signature_metrics::SignatureMetrics;
 use crate::core::sources::SourceSet;
-use crate::core::statistics_cache::StatisticsCache;
 use crate::core::telemetry::{RequestTrace, Telemetry, TraceParent};
 use crate::core::tls::TlsMetrics;
 use crate::core::tokens::{TokenAuthority, bearer};
@@ -110,7 +111,11 @@ pub(crate) struct Node {
     /// Searches in past decisions.
     pub(crate) searches: AdmissionQueue,
     /// Statistics that pages have shown a moment ago.
-    pub(crate) statistics: StatisticsCache,
+    pub(crate) statistics: AnswerCache<StatisticsQuery, DecisionStatistics>,
+    /// Keys that were the hottest a moment ago.
+    pub(crate) hottest: AnswerCache<RankingQuery, Vec<HotKey>>,
+    /// Reputations that were the worst or the best a moment ago.
+    pub(crate) reputations: AnswerCache<RankingQuery, Vec<RankedReputation>>,
     /// The place for a page of metrics.
     pub(crate) pages: AdmissionQueue,
     /// The descriptors of the process that connections may take.
@@ -204,7 +209,9 @@ impl Node {
             scans: AdmissionQueue::of_scans(),
             lookups: AdmissionQueue::of_lookups(),
             searches: AdmissionQueue::of_searches(),
-            statistics: StatisticsCache::default(),
+            statistics: AnswerCache::default(),
+            hottest: AnswerCache::default(),
+            reputations: AnswerCache::default(),
             pages: AdmissionQueue::of_pages(),
             descriptors: Arc::new(DescriptorBudget::of_process()),
             guesses: AuthFailures::default(),

@@ -1,10 +1,11 @@
 //! Routes of keys' statistics.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State;
-use engine::{KeyChoice, KeyName, Ranking, ReputationRanking};
+use engine::{KeyChoice, KeyName, KeyStatisticsError, Ranking, ReputationRanking};
 use event::{Span, Time};
 use serde::Deserialize;
 use tokio::runtime::Handle;
@@ -12,6 +13,8 @@ use utoipa::IntoParams;
 
 use super::{JsonBody, QueryParams};
 use crate::api;
+use crate::core::admission::processor_time;
+use crate::core::answer_cache::{AnswerCache, RankingQuery};
 use crate::core::grant::may_read_content;
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, INVALID_PARAMETER, NOT_APPLICABLE, ProblemResponses};
@@ -20,6 +23,8 @@ use crate::core::problem::{HttpFailure, INVALID_PARAMETER, NOT_APPLICABLE, Probl
 const SHOWN: usize = 10;
 /// Most keys that are shown.
 const SHOWN_MAX: usize = 1000;
+/// The processor time from which on an answer is kept for a moment. One that took less is made anew.
+const WORTH_KEEPING: Duration = Duration::from_millis(50);
 
 /// The key of a timeline.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -200,7 +205,7 @@ pub(crate) struct TopParams {
 /// the window began.
 ///
 /// Few such calls run at once, and their place rests after each for as long as it took. A call ends when its caller leaves
-/// or its time is up.
+/// or its time is up. An answer that took long, 50 ms of a processor, is given again for 15 s.
 #[utoipa::path(
     get,
     path = "/v1/top",
@@ -230,14 +235,19 @@ pub(crate) async fn top(
         }
         None => String::new(),
     };
-    let (engine, now, of) = (Arc::clone(&node.engine), node.now(), Arc::clone(&pipeline));
-    let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
-        let asked = Ranking { kind: &kind, counter: &counter, window, limit };
-        let hottest = Handle::current().block_on(engine.hottest(&of, asked, now, is_over));
-        (hottest, kind, counter)
+    let query = RankingQuery {
+        pipeline: (pipeline.name.clone(), pipeline.version.clone()),
+        by: (kind.clone(), counter.clone()),
+        span: window,
+        limit,
     };
-    let (hottest, kind, counter) = node.scans.run(node.timeout() / 2, work).await?;
-    let hottest = hottest?;
+    let (engine, now, of) = (Arc::clone(&node.engine), node.now(), Arc::clone(&pipeline));
+    let rank = move |query: &RankingQuery, is_over: &(dyn Fn() -> bool + Sync)| {
+        let (kind, counter) = &query.by;
+        let asked = Ranking { kind, counter, window, limit };
+        Handle::current().block_on(engine.hottest(&of, asked, now, is_over))
+    };
+    let hottest = ranked(&node, |node| &node.hottest, query, rank).await?;
     Ok(Json(api::TopKeysJson {
         pipeline: pipeline.name.clone(),
         kind,
@@ -245,6 +255,34 @@ pub(crate) async fn top(
         window: api::Length(window),
         keys: hottest.iter().map(|hot| api::HotKeyJson::from(hot).of_reader(may_read_content())).collect(),
     }))
+}
+
+/// Ranks keys in a place for costly calls, or returns what was ranked a moment ago. Those who have waited for others of the same may
+/// get theirs.
+async fn ranked<A: Send + Sync + 'static>(
+    node: &Arc<Node>,
+    kept: fn(&Node) -> &AnswerCache<RankingQuery, Vec<A>>,
+    query: RankingQuery,
+    rank: impl FnOnce(&RankingQuery, &(dyn Fn() -> bool + Sync)) -> Result<Vec<A>, KeyStatisticsError>
+    + Send
+    + 'static,
+) -> Result<Arc<Vec<A>>, HttpFailure> {
+    if let Some(known) = kept(node).of(&query, Instant::now()) {
+        return Ok(known);
+    }
+    let at = Arc::clone(node);
+    let work = move |is_over: &(dyn Fn() -> bool + Sync)| -> Result<_, KeyStatisticsError> {
+        let (begun, before) = (Instant::now(), processor_time());
+        if let Some(known) = kept(&at).of(&query, begun) {
+            return Ok(known);
+        }
+        let made = Arc::new(rank(&query, is_over)?);
+        if processor_time().saturating_sub(before) >= WORTH_KEEPING {
+            kept(&at).keep(query, &made, begun);
+        }
+        Ok(made)
+    };
+    Ok(node.scans.run(node.timeout() / 2, work).await??)
 }
 
 /// The parameters of a request for the worst or the best reputations.
@@ -265,7 +303,7 @@ pub(crate) struct ReputationParams {
 }
 
 /// Lists the keys with the worst or best reputations, among those whose parts counted most within a half-life. Costs as
-/// much as `/v1/top` for each part.
+/// much as `/v1/top` for each part, and is given again as there.
 #[utoipa::path(
     get,
     path = "/v1/reputations",
@@ -288,20 +326,25 @@ pub(crate) async fn reputations(
     if !["worst", "best"].contains(&order.as_str()) {
         return Err(INVALID_PARAMETER.failure("order: expected `worst` or `best`"));
     }
-    let (name, is_best) = (params.name, order == "best");
-    let (engine, now, of) = (Arc::clone(&node.engine), node.now(), Arc::clone(&pipeline));
-    let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
-        let asked = ReputationRanking { name: &name, is_best, within, limit };
-        let ranked = Handle::current().block_on(engine.rank_reputations(&of, asked, now, is_over));
-        (ranked, name)
+    let (reputation, is_best) = (params.name, order == "best");
+    let query = RankingQuery {
+        pipeline: (pipeline.name.clone(), pipeline.version.clone()),
+        by: (reputation.clone(), order.clone()),
+        span: within,
+        limit,
     };
-    let (ranked, reputation) = node.scans.run(node.timeout() / 2, work).await?;
+    let (engine, now, of) = (Arc::clone(&node.engine), node.now(), Arc::clone(&pipeline));
+    let rank = move |query: &RankingQuery, is_over: &(dyn Fn() -> bool + Sync)| {
+        let asked = ReputationRanking { name: &query.by.0, is_best, within, limit };
+        Handle::current().block_on(engine.rank_reputations(&of, asked, now, is_over))
+    };
+    let ranked = ranked(&node, |node| &node.reputations, query, rank).await?;
     Ok(Json(api::RankedReputationsJson {
         pipeline: pipeline.name.clone(),
         reputation,
         order,
         within: api::Length(within),
-        keys: ranked?
+        keys: ranked
             .iter()
             .map(|key| api::RankedReputationJson::from(key).of_reader(may_read_content()))
             .collect(),
