@@ -79,21 +79,19 @@ struct OpenGroup {
     columns: Arc<ColumnarSegment>,
     number: usize,
     read: RefCell<ReadColumns>,
-    /// See [`ColumnarSegment::take_read`].
-    taken: u64,
 }
 
 impl OpenGroup {
     fn new(columns: &Arc<ColumnarSegment>, number: usize) -> OpenGroup {
-        let (read, taken) = columns.take_read(number);
-        OpenGroup { columns: Arc::clone(columns), number, read: RefCell::new(read), taken }
+        let read = RefCell::new(columns.take_read(number));
+        OpenGroup { columns: Arc::clone(columns), number, read }
     }
 }
 
 impl Drop for OpenGroup {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            self.columns.give_back(self.number, std::mem::take(self.read.get_mut()), self.taken);
+            self.columns.give_back(self.number, std::mem::take(self.read.get_mut()));
         }
     }
 }

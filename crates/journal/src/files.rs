@@ -107,8 +107,10 @@ fn open_by(
         return Ok(Some((file.clone(), OpenJournalSegment::Rows(rows))));
     }
     let file = file.with_extension(COLUMNS);
+    let times_forgotten = known.map_or(0, |known| known.groups.times_forgotten());
     let Some(blob) = file.open()? else { return Ok(None) };
     let length = blob.size().map_err(|error| file.error(error))?;
+    let known = known.map(|known| (known, times_forgotten));
     let opened = match open_columns(&file, blob, known)? {
         Some(columns) => OpenJournalSegment::Columns(Arc::new(columns)),
         None => {
@@ -118,15 +120,16 @@ fn open_by(
     Ok(Some((file, opened)))
 }
 
-/// Reads the index of a segment by columns; `None` for one whose head or index is damaged.
+/// Reads the index of a segment by columns, by what may be known of it, and how often that was forgotten before; `None` for one
+/// whose head or index is damaged.
 fn open_columns(
     file: &JournalFile,
     blob: Box<dyn Blob>,
-    known: Option<&KnownFiles>,
+    known: Option<(&KnownFiles, u64)>,
 ) -> Result<Option<ColumnarSegment>, JournalError> {
     let opened = match known {
-        Some(known) => ColumnarSegment::open_known(blob, file.name(), &known.indices)
-            .map(|opened| opened.with_cache(&known.groups)),
+        Some((known, times_forgotten)) => ColumnarSegment::open_known(blob, file.name(), &known.indices)
+            .map(|opened| opened.with_cache(&known.groups, times_forgotten)),
         None => ColumnarSegment::open(blob),
     };
     match opened {

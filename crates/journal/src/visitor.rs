@@ -88,10 +88,10 @@ pub trait FactTest: fmt::Debug + Send {
         None
     }
 
-    /// Returns false if a missing value does not pass, nor any of this type whose texts, if it has any, lie somewhere in these bytes:
-    /// then none is tested.
-    fn may_pass_among(&self, _kind: Type, _texts: &[u8]) -> bool {
-        true
+    /// Returns the places in these bytes, rising, of which a value of this type with texts among them has one in a text if it
+    /// passes: others are not tested. `None` if any value may pass, or a missing one.
+    fn places_among(&self, _kind: Type, _texts: &[u8]) -> Option<Vec<usize>> {
+        None
     }
 }
 

@@ -43,6 +43,8 @@ const LABEL_RECORDS: u64 = 100_000;
 
 /// Records of a block that nothing fits, which cost as much as one that is read, at most.
 const PASSED_RECORDS: u32 = 64;
+/// Blocks that are passed over before the clock is asked again.
+const CLOCK_BLOCKS: u32 = 16;
 
 /// The decisions that are looked for: those that have all that is said here.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -407,7 +409,7 @@ fn search<T>(
     let mut page = PageBuilder::new((query, facts), source, make);
     let ids = query.ids();
     let mut blocks = source.ranked(ids)?;
-    let mut below = ids.below;
+    let (mut below, mut passed) = (ids.below, 0u32);
     while let Some(head) = blocks.next_head()? {
         if !page.knows_labels(head.first.max(ids.from), budget)? {
             page.stop_at(below);
@@ -424,6 +426,7 @@ fn search<T>(
         };
         page.page.looked_at += u64::from(head.count);
         budget.take(if block.is_some() { head.count } else { head.count.div_ceil(PASSED_RECORDS) });
+        let block_is_read = block.is_some();
         if let Some(block) = block {
             let found = matcher.matches(&block, ids).map_err(|error| block.error(error));
             if let Some(found) = page.page.skipped.pass(found)? {
@@ -438,8 +441,10 @@ fn search<T>(
         let next = RecordId(greatest.0.saturating_add(1)).min(below);
         let is_further = next < below;
         below = next;
+        passed = if block_is_read { 0 } else { passed + 1 };
         // One that overlaps with the one before is read in any case: the next page has to begin further down.
-        if is_further && budget.is_spent() {
+        let is_spent = || budget.records == 0 || passed.is_multiple_of(CLOCK_BLOCKS) && budget.is_spent();
+        if is_further && is_spent() {
             page.stop_at(below);
             break;
         }

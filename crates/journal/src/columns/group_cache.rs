@@ -61,19 +61,24 @@ struct KnownGroup {
 }
 
 impl GroupCache {
-    /// Takes out the columns that were read of a group, and says when that was: [`GroupCache::give_back`] asks for it.
-    pub(super) fn take(&self, index: &Arc<ColumnsIndex>, number: usize) -> (ReadColumns, u64) {
-        let mut known = self.0.lock();
-        let taken = known.remove(&GroupName { index: Arc::clone(index), number });
-        (taken.map(|group| group.read).unwrap_or_default(), known.times_forgotten)
+    /// Returns how often all was forgotten. Whoever opens a file asks before: [`GroupCache::give_back`] wants to know.
+    pub(crate) fn times_forgotten(&self) -> u64 {
+        self.0.lock().times_forgotten
     }
 
-    /// Keeps the columns that were read of a group, unless all was forgotten since they were taken.
+    /// Takes out the columns that were read of a group.
+    pub(super) fn take(&self, index: &Arc<ColumnsIndex>, number: usize) -> ReadColumns {
+        let taken = self.0.lock().remove(&GroupName { index: Arc::clone(index), number });
+        taken.map(|group| group.read).unwrap_or_default()
+    }
+
+    /// Keeps the columns that were read of a group, unless all was forgotten since its file was opened: its rows may be gone from
+    /// the file that has the name now.
     pub(super) fn give_back(
         &self,
         (index, number): (&Arc<ColumnsIndex>, usize),
         mut read: ReadColumns,
-        taken: u64,
+        opened: u64,
     ) {
         let bytes = read.bytes();
         if bytes == 0 || bytes > GROUP_BYTES_MAX {
@@ -81,7 +86,7 @@ impl GroupCache {
         }
         read.rest();
         let mut known = self.0.lock();
-        if known.times_forgotten != taken {
+        if known.times_forgotten != opened {
             return;
         }
         let name = GroupName { index: Arc::clone(index), number };
@@ -135,12 +140,12 @@ mod tests {
         (0..all).for_each(give);
         assert_eq!(held(&cache), (all, all, BYTES_MAX));
         // The first is used again, so that the second is the oldest.
-        let (first, taken) = cache.take(&index, 0);
+        let first = cache.take(&index, 0);
         assert_eq!((first.bytes(), held(&cache).0), (GROUP_BYTES_MAX, all - 1));
-        assert_eq!(cache.take(&index, 0).0.bytes(), 0, "somebody has it");
-        cache.give_back((&index, 0), first, taken);
+        assert_eq!(cache.take(&index, 0).bytes(), 0, "somebody has it");
+        cache.give_back((&index, 0), first, 0);
         give(all);
-        let sizes = [0, 1, 2].map(|number| cache.take(&index, number).0.bytes());
+        let sizes = [0, 1, 2].map(|number| cache.take(&index, number).bytes());
         assert_eq!(sizes, [GROUP_BYTES_MAX, 0, GROUP_BYTES_MAX]);
         // One that is too large is not kept, and nothing of one that was not read.
         cache.give_back((&index, 0), read(GROUP_BYTES_MAX + 1), 0);
@@ -153,9 +158,9 @@ mod tests {
         let cache = GroupCache::default();
         let [one, other] = [(); 2].map(|()| Arc::new(ColumnsIndex::default()));
         cache.give_back((&one, 3), read(10), 0);
-        assert_eq!(cache.take(&other, 3).0.bytes(), 0);
-        assert_eq!(cache.take(&one, 4).0.bytes(), 0);
-        assert_eq!(cache.take(&one, 3).0.bytes(), 10);
+        assert_eq!(cache.take(&other, 3).bytes(), 0);
+        assert_eq!(cache.take(&one, 4).bytes(), 0);
+        assert_eq!(cache.take(&one, 3).bytes(), 10);
         // Two that had it at once: the later one is kept.
         for bytes in [20, 30] {
             cache.give_back((&one, 3), read(bytes), 0);
@@ -166,15 +171,19 @@ mod tests {
     #[test]
     fn nothing_comes_back_after_all_was_forgotten() {
         let (cache, index) = (GroupCache::default(), Arc::new(ColumnsIndex::default()));
-        cache.give_back((&index, 0), read(10), 0);
-        cache.give_back((&index, 1), read(10), 0);
-        let (taken, when) = cache.take(&index, 0);
+        let opened = cache.times_forgotten();
+        cache.give_back((&index, 0), read(10), opened);
+        cache.give_back((&index, 1), read(10), opened);
+        let taken = cache.take(&index, 0);
         cache.forget();
         assert_eq!(held(&cache), (0, 0, 0));
-        cache.give_back((&index, 0), taken, when);
-        assert_eq!(held(&cache), (0, 0, 0));
-        let (_, when) = cache.take(&index, 0);
-        cache.give_back((&index, 0), read(10), when);
+        // Also what is taken only now, of a file that was opened before.
+        assert_eq!(cache.take(&index, 1).bytes(), 0);
+        for read in [taken, read(10)] {
+            cache.give_back((&index, 0), read, opened);
+            assert_eq!(held(&cache), (0, 0, 0));
+        }
+        cache.give_back((&index, 0), read(10), cache.times_forgotten());
         assert_eq!(held(&cache), (1, 1, 10));
     }
 }

@@ -145,6 +145,20 @@ struct VersionLayout {
 struct ColumnsIndex {
     layout: ColumnLayout,
     groups: Vec<RowGroup>,
+    /// The heads of the groups, which are made when the index is read: searches go through those of all files.
+    #[serde(skip)]
+    heads: Vec<GroupHead>,
+}
+
+/// The ids, the latest arrival, the number of rows, the place and the length of a group.
+#[derive(Debug)]
+pub(crate) struct GroupHead {
+    pub(crate) first: RecordId,
+    pub(crate) last: RecordId,
+    pub(crate) arrival: Time,
+    pub(crate) rows: u32,
+    pub(crate) at: u64,
+    pub(crate) bytes: u64,
 }
 
 /// A group of rows.
@@ -166,6 +180,11 @@ struct RowGroup {
 }
 
 impl RowGroup {
+    fn head(&self) -> GroupHead {
+        let RowGroup { at, rows, first, last, arrival, .. } = *self;
+        GroupHead { first, last, arrival, rows, at, bytes: self.bytes() }
+    }
+
     fn bytes(&self) -> u64 {
         self.chunks.iter().map(|(length, _)| u64::from(*length)).sum()
     }

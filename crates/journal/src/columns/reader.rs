@@ -17,8 +17,8 @@ use super::group_cache::GroupCache;
 use super::look::{ColumnsOfGroup, ReadColumns};
 use super::pages::{self, DecodedChunk, DecodedValues, PageMemory};
 use super::{
-    ColumnsFormat, ColumnsIndex, HEAD_BYTES, INDEX_BYTES_MAX, MAGIC, OWN, OWN_HEAD_BYTES, PARQUET, ROWS_MAX,
-    ReportDetail, RowGroup, own,
+    ColumnsFormat, ColumnsIndex, GroupHead, HEAD_BYTES, INDEX_BYTES_MAX, MAGIC, OWN, OWN_HEAD_BYTES, PARQUET,
+    ROWS_MAX, ReportDetail, RowGroup, own,
 };
 use crate::compression::decompress;
 use crate::encoding::{self, RecordReader, RecordWrite, variant};
@@ -130,12 +130,13 @@ impl ColumnarHeader {
             }
             index = decompress(&index, raw).map_err(|_| damaged())?;
         }
-        let index: ColumnsIndex = postcard::from_bytes(&index).map_err(|_| damaged())?;
+        let mut index: ColumnsIndex = postcard::from_bytes(&index).map_err(|_| damaged())?;
         // The first copy begins where the groups end.
         let begins = if copy == IndexCopy::First { Some(at) } else { at.checked_sub(length) };
         if !begins.is_some_and(|begins| index.is_sound(begins)) {
             return Err(damaged());
         }
+        index.heads = index.groups.iter().map(RowGroup::head).collect();
         Ok(ColumnarHeader { index, footer: (footer, word(32)) })
     }
 }
@@ -209,8 +210,8 @@ pub(crate) struct ColumnarSegment {
     /// Length of the file.
     bytes: u64,
     form: ColumnsFormat,
-    /// The columns that others have read of its groups, if they are kept.
-    cache: Option<Arc<GroupCache>>,
+    /// The columns that others have read of its groups, if they are kept, and how often all were forgotten before it was opened.
+    cache: Option<(Arc<GroupCache>, u64)>,
 }
 
 impl ColumnarSegment {
@@ -234,20 +235,20 @@ impl ColumnarSegment {
         Ok(ColumnarSegment { source, index: Arc::new(index), footer, bytes, form, cache: None })
     }
 
-    /// Keeps what is read of its groups for those who come next.
-    pub(crate) fn with_cache(self, cache: &Arc<GroupCache>) -> ColumnarSegment {
-        ColumnarSegment { cache: Some(Arc::clone(cache)), ..self }
+    /// Keeps what is read of its groups for those who come next, unless all is forgotten after so many times.
+    pub(crate) fn with_cache(self, cache: &Arc<GroupCache>, times_forgotten: u64) -> ColumnarSegment {
+        ColumnarSegment { cache: Some((Arc::clone(cache), times_forgotten)), ..self }
     }
 
-    /// Takes out what was read of a group before, and when that was.
-    pub(crate) fn take_read(&self, number: usize) -> (ReadColumns, u64) {
-        self.cache.as_ref().map(|cache| cache.take(&self.index, number)).unwrap_or_default()
+    /// Takes out what was read of a group before.
+    pub(crate) fn take_read(&self, number: usize) -> ReadColumns {
+        self.cache.as_ref().map(|(cache, _)| cache.take(&self.index, number)).unwrap_or_default()
     }
 
     /// Gives back what was taken out, and what was read meanwhile.
-    pub(crate) fn give_back(&self, number: usize, read: ReadColumns, taken: u64) {
-        if let Some(cache) = &self.cache {
-            cache.give_back((&self.index, number), read, taken);
+    pub(crate) fn give_back(&self, number: usize, read: ReadColumns) {
+        if let Some((cache, opened)) = &self.cache {
+            cache.give_back((&self.index, number), read, *opened);
         }
     }
 
@@ -398,20 +399,12 @@ impl ColumnarSegment {
 
     /// The smallest and the greatest id of a group.
     pub(crate) fn ids(&self, number: usize) -> Option<(RecordId, RecordId)> {
-        self.index.groups.get(number).map(|group| (group.first, group.last))
+        self.index.heads.get(number).map(|head| (head.first, head.last))
     }
 
-    /// The ids, the latest arrival, the number of rows, the place and the length of a group.
-    pub(crate) fn group(&self, number: usize) -> Option<GroupHead> {
-        let group = self.index.groups.get(number)?;
-        Some(GroupHead {
-            first: group.first,
-            last: group.last,
-            arrival: group.arrival,
-            rows: group.rows,
-            at: group.at,
-            bytes: group.bytes(),
-        })
+    /// What is known of a group without reading it.
+    pub(crate) fn group(&self, number: usize) -> Option<&GroupHead> {
+        self.index.heads.get(number)
     }
 
     /// Some rows of the bytes of a column of a group.
@@ -668,17 +661,6 @@ impl ColumnarSegment {
     }
 }
 
-/// The head of a group.
-#[derive(Clone, Debug)]
-pub(crate) struct GroupHead {
-    pub(crate) first: RecordId,
-    pub(crate) last: RecordId,
-    pub(crate) arrival: Time,
-    pub(crate) rows: u32,
-    pub(crate) at: u64,
-    pub(crate) bytes: u64,
-}
-
 /// The parts of a decision that have no column of their own, and their places in its bytes.
 pub(super) struct DecisionDetail<'b> {
     /// Facts, missing ones included.
@@ -867,6 +849,17 @@ impl<'c> ColumnEntry<'c> {
             DecodedValues::Floats(values) => values.get(self.values.0).map(|value| value.to_bits()),
             DecodedValues::Texts(values) => values.get(self.values.0).map(|(start, _)| u64::from(*start)),
         }
+    }
+
+    /// Returns true if one of these places, rising, lies in a text of the entry.
+    pub(super) fn has_any_place(&self, places: &[usize]) -> bool {
+        let DecodedValues::Texts(texts) = &self.chunk.values else { return false };
+        let (first, end) = if self.is_missing() { (0, 0) } else { self.values };
+        texts.get(first..end).unwrap_or_default().iter().any(|(start, length)| {
+            let (start, length) = (*start as usize, *length as usize);
+            let next = places.get(places.partition_point(|place| *place < start));
+            next.is_some_and(|place| place - start < length)
+        })
     }
 
     /// Returns true if [`ColumnEntry::place`] is the place of a text.

@@ -157,16 +157,22 @@ impl OpenRows {
 
     /// Tests a fact of open rows, one by one only where nothing tells of all at once. `None` if a value is none of its type.
     fn test_fact(&mut self, column: Option<SharedCursor>, test: &dyn FactTest) -> Option<()> {
+        let mut places = None;
         if let Some(column) = &column {
             if let Some(only) = test.only(column.kind()) {
                 column.rows_with(only, &mut |row| self.pass(row));
                 return Some(());
             }
-            if !test.may_pass_among(column.kind(), column.texts()) {
-                return Some(());
-            }
+            places = test.places_among(column.kind(), column.texts());
         }
-        self.test(column, &mut |entry| test.passes(&entry))
+        match places {
+            None => self.test(column, &mut |entry| test.passes(&entry)),
+            Some(places) if places.is_empty() => Some(()),
+            Some(places) => self.test(column, &mut |entry| match entry.has_any_place(&places) {
+                true => test.passes(&entry),
+                false => Some(false),
+            }),
+        }
     }
 
     /// Notes that a row has passed, if it is open.

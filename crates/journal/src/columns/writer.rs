@@ -254,7 +254,7 @@ impl<S: ColumnarSink> ColumnarWriter<S> {
             form,
             at: HEAD_BYTES as u64,
             gathered: RowGroupBuilder::new(&layout),
-            index: ColumnsIndex { layout, groups: Vec::new() },
+            index: ColumnsIndex { layout, ..ColumnsIndex::default() },
             rows_max: GROUP_ROWS,
         })
     }

@@ -15,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
 use crate::core::blocking::blocking;
+use crate::core::costly_threads::CostlyThreads;
 use crate::core::deadline::Deadline;
 use crate::core::problem::{HttpFailure, OVERLOADED};
 
@@ -36,6 +37,8 @@ pub(crate) struct AdmissionQueue {
     what: [&'static str; 2],
     places: Arc<Semaphore>,
     waiting: AtomicUsize,
+    /// The threads on which what passes it is worked on, if these are not those of all that blocks.
+    threads: Option<Arc<CostlyThreads>>,
 }
 
 /// One that waits, as long as it does.
@@ -49,7 +52,8 @@ impl Drop for QueuedGuard<'_> {
 
 impl AdmissionQueue {
     fn new(what: [&'static str; 2], places: usize) -> AdmissionQueue {
-        AdmissionQueue { what, places: Arc::new(Semaphore::new(places.max(1))), waiting: AtomicUsize::new(0) }
+        let (places, waiting) = (Arc::new(Semaphore::new(places.max(1))), AtomicUsize::new(0));
+        AdmissionQueue { what, places, waiting, threads: None }
     }
 
     /// A gate for batches, two a processor: one that is worked on, and one that waits for its disk.
@@ -58,8 +62,8 @@ impl AdmissionQueue {
     }
 
     /// A gate for calls that go through all there is, on half of the processors.
-    pub(crate) fn of_scans() -> AdmissionQueue {
-        AdmissionQueue::new(["call", "costly calls"], processors() / 2)
+    pub(crate) fn of_scans(threads: &Arc<CostlyThreads>) -> AdmissionQueue {
+        AdmissionQueue::new(["call", "costly calls"], processors() / 2).on(threads)
     }
 
     /// A gate for calls that look up one thing on disk.
@@ -78,8 +82,13 @@ impl AdmissionQueue {
     }
 
     /// A gate for searches in past decisions, each of which reads a bounded part of them.
-    pub(crate) fn of_searches() -> AdmissionQueue {
-        AdmissionQueue::new(["search", "searches"], processors())
+    pub(crate) fn of_searches(threads: &Arc<CostlyThreads>) -> AdmissionQueue {
+        AdmissionQueue::new(["search", "searches"], processors()).on(threads)
+    }
+
+    /// The gate whose calls are worked on by these threads.
+    fn on(self, threads: &Arc<CostlyThreads>) -> AdmissionQueue {
+        AdmissionQueue { threads: Some(Arc::clone(threads)), ..self }
     }
 
     /// Returns how many places are free.
@@ -142,7 +151,10 @@ impl AdmissionQueue {
             rest(place, processor_time().saturating_sub(before));
             done
         };
-        Ok(blocking(work).await)
+        Ok(match &self.threads {
+            Some(threads) => threads.run(work).await,
+            None => blocking(work).await,
+        })
     }
 }
 

@@ -30,7 +30,7 @@ async fn work(node: Arc<Node>, job: Arc<BacktestJob>) {
         return;
     }
     let (of, its) = (Arc::clone(&node), Arc::clone(&job));
-    let worked = tokio::task::spawn_blocking(move || judge(&of, &its)).await;
+    let worked = tokio::spawn(node.costly.run(move || judge(&of, &its))).await;
     let stage =
         worked.unwrap_or_else(|_| BacktestStage::Failed("it stopped by a mistake of the program".to_owned()));
     if job.outcome().stage.is_pending() {

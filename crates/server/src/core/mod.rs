@@ -18,6 +18,7 @@ pub(crate) mod challenges;
 pub(crate) mod clock;
 pub(crate) mod correction_work;
 pub(crate) mod corrections;
+pub(crate) mod costly_threads;
 pub(crate) mod deadline;
 pub(crate) mod decision_log;
 pub(crate) mod descriptors;

@@ -28,6 +28,7 @@ use crate::core::backtests::BacktestJobs;
 use crate::core::block_list_metrics::BlockListMetrics;
 use crate::core::clock::Clock;
 use crate::core::corrections::CorrectionJobs;
+use crate::core::costly_threads::CostlyThreads;
 use crate::core::decision_log::DecisionWatcher;
 use crate::core::descriptors::DescriptorBudget;
 use crate::core::erasure::ErasureJobs;
@@ -110,6 +111,8 @@ pub(crate) struct Node {
     pub(crate) lookups: AdmissionQueue,
     /// Searches in past decisions.
     pub(crate) searches: AdmissionQueue,
+    /// The threads of scans, searches and back-tests.
+    pub(crate) costly: Arc<CostlyThreads>,
     /// Statistics that pages have shown a moment ago.
     pub(crate) statistics: AnswerCache<StatisticsQuery, DecisionStatistics>,
     /// Keys that were the hottest a moment ago.
@@ -178,7 +181,7 @@ impl Node {
             .failure(format!("{} requests are at work", plan.requests_max))
             .help("try again after the time in Retry-After");
         let timeout = Duration::from_micros(plan.timeout.0.unsigned_abs());
-        let batches = AdmissionQueue::of_batches();
+        let (batches, costly) = (AdmissionQueue::of_batches(), CostlyThreads::new());
         let directory = engine.directory();
         let (tokens, unread) = TokenAuthority::new(&engine.plan(), directory.map(Directory::path));
         let (audit, unwritten) =
@@ -206,9 +209,10 @@ impl Node {
             queued: Refusal::new(batches.queued()),
             shed: LoadShedder::new(timeout),
             batches,
-            scans: AdmissionQueue::of_scans(),
+            scans: AdmissionQueue::of_scans(&costly),
             lookups: AdmissionQueue::of_lookups(),
-            searches: AdmissionQueue::of_searches(),
+            searches: AdmissionQueue::of_searches(&costly),
+            costly,
             statistics: AnswerCache::default(),
             hottest: AnswerCache::default(),
             reputations: AnswerCache::default(),
