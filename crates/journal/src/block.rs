@@ -1,6 +1,6 @@
 //! A block of records, in whichever form its segment has them. All that reads the journal reads blocks.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use super::format::{DamagedStretch, SegmentError};
 use super::summary::{RecordSummary, SearchProbe, SummaryBuilder};
 use super::visitor::{self, FactChoice, RecordVisitor};
 use super::{JournalError, Record, segment_error};
+use crate::encoding;
 use crate::id::RecordId;
 
 /// Mark, checksum of the head, place, length, raw length, count, first id, last id, arrival, checksum of the content.
@@ -64,13 +65,67 @@ pub struct Block {
 #[derive(Debug)]
 enum BlockContent {
     /// Records that are not written yet.
-    Waiting(Vec<u8>),
-    /// One zstd frame, of so many bytes uncompressed.
-    Rows(Vec<u8>, usize),
+    Waiting(RowRecords),
+    /// Records as they are stored.
+    Rows(StoredRows),
     /// A group of a file.
     Columns(Box<OpenGroup>),
     /// A whole file.
     File(Arc<ColumnarSegment>),
+}
+
+/// Records one behind the other.
+#[derive(Debug)]
+struct RowRecords {
+    bytes: Vec<u8>,
+    /// The ids of the records and where each begins, once somebody has gone through them.
+    starts: OnceCell<Vec<(RecordId, usize)>>,
+}
+
+/// One zstd frame, which is decompressed once.
+#[derive(Debug)]
+struct StoredRows {
+    content: Vec<u8>,
+    /// Its length uncompressed, within a bound, as the head says it.
+    bytes: usize,
+    records: OnceCell<RowRecords>,
+}
+
+impl RowRecords {
+    fn new(bytes: Vec<u8>) -> RowRecords {
+        RowRecords { bytes, starts: OnceCell::new() }
+    }
+
+    /// Shows so many records to `look`.
+    fn look<'w>(&self, count: u32, look: &mut dyn RecordVisitor<'w>) -> encoding::Result<()> {
+        // Known before if two have looked.
+        self.starts.set(visitor::look(&self.bytes, count, look)?).or(Ok(()))
+    }
+
+    /// The records that are wanted of so many. Of the others nothing is made.
+    fn find_all(
+        &self,
+        count: u32,
+        wanted: impl Fn(RecordId) -> bool,
+    ) -> encoding::Result<Vec<(RecordId, Record)>> {
+        let starts = match self.starts.get() {
+            Some(starts) => starts,
+            None => &Record::starts(&self.bytes, count)?,
+        };
+        let wanted = starts.iter().filter(|(id, _)| wanted(*id));
+        wanted.map(|(_, start)| Record::decode_at(&self.bytes, *start)).collect()
+    }
+}
+
+impl StoredRows {
+    /// The records; `None` if they are damaged.
+    fn records(&self) -> Option<&RowRecords> {
+        if self.records.get().is_none() {
+            let bytes = decompress(&self.content, self.bytes).ok()?;
+            return Some(self.records.get_or_init(|| RowRecords::new(bytes)));
+        }
+        self.records.get()
+    }
 }
 
 /// A group of a file, and what was read of it, which its file keeps for those who come next.
@@ -98,12 +153,13 @@ impl Drop for OpenGroup {
 
 impl Block {
     pub(super) fn of_rows(head: BlockInfo, content: Vec<u8>, raw_bytes: usize) -> Block {
-        Block { head, content: BlockContent::Rows(content, raw_bytes), file: None }
+        let rows = StoredRows { content, bytes: raw_bytes, records: OnceCell::new() };
+        Block { head, content: BlockContent::Rows(rows), file: None }
     }
 
     /// Records on their way to a file.
     pub(super) fn of_waiting(head: BlockInfo, bytes: Vec<u8>) -> Block {
-        Block { head, content: BlockContent::Waiting(bytes), file: None }
+        Block { head, content: BlockContent::Waiting(RowRecords::new(bytes)), file: None }
     }
 
     /// A group of a file, unless it does not have it.
@@ -146,9 +202,9 @@ impl Block {
         SegmentError::Damaged(self.head.at)
     }
 
-    /// The content of rows, uncompressed. The head says how much that is, within a bound.
-    fn raw(&self, content: &[u8], bytes: usize) -> Result<Vec<u8>, SegmentError> {
-        decompress(content, bytes).map_err(|_| self.damaged())
+    /// The records of stored rows.
+    fn records_of<'r>(&self, rows: &'r StoredRows) -> Result<&'r RowRecords, SegmentError> {
+        rows.records().ok_or_else(|| self.damaged())
     }
 
     /// Returns true if it is by columns, so that what is not wanted is not read.
@@ -159,7 +215,7 @@ impl Block {
     /// Bytes that it takes up on disk.
     pub fn disk_bytes(&self) -> u64 {
         match self.content {
-            BlockContent::Rows(..) | BlockContent::File(_) => BLOCK_HEAD_BYTES as u64 + self.head.length,
+            BlockContent::Rows(_) | BlockContent::File(_) => BLOCK_HEAD_BYTES as u64 + self.head.length,
             BlockContent::Columns(..) | BlockContent::Waiting(_) => self.head.length,
         }
     }
@@ -167,8 +223,8 @@ impl Block {
     /// The bytes of its records, as rows have them.
     pub(super) fn bytes(&self) -> Result<Vec<u8>, SegmentError> {
         match &self.content {
-            BlockContent::Waiting(bytes) => Ok(bytes.clone()),
-            BlockContent::Rows(content, bytes) => self.raw(content, *bytes),
+            BlockContent::Waiting(records) => Ok(records.bytes.clone()),
+            BlockContent::Rows(rows) => Ok(self.records_of(rows)?.bytes.clone()),
             BlockContent::Columns(open) => {
                 let mut bytes = Vec::new();
                 let group = (open.number, &mut *open.read.borrow_mut());
@@ -210,12 +266,12 @@ impl Block {
         }
         let wanted = |id: RecordId| ids.contains(&id);
         match &self.content {
-            BlockContent::Waiting(bytes) => {
-                Record::decode_wanted(bytes, self.head.count, wanted).map_err(|_| self.damaged())
+            BlockContent::Waiting(records) => {
+                records.find_all(self.head.count, wanted).map_err(|_| self.damaged())
             }
-            BlockContent::Rows(content, bytes) => {
-                let raw = self.raw(content, *bytes)?;
-                Record::decode_wanted(&raw, self.head.count, wanted).map_err(|_| self.damaged())
+            BlockContent::Rows(rows) => {
+                let records = self.records_of(rows)?;
+                records.find_all(self.head.count, wanted).map_err(|_| self.damaged())
             }
             BlockContent::Columns(open) => {
                 open.columns.find_all((open.number, &mut open.read.borrow_mut()), ids, facts)
@@ -243,7 +299,7 @@ impl Block {
                 }
                 Ok(Some(false))
             }
-            BlockContent::Waiting(_) | BlockContent::Rows(..) => Ok(None),
+            BlockContent::Waiting(_) | BlockContent::Rows(_) => Ok(None),
         }
     }
 
@@ -252,7 +308,7 @@ impl Block {
         match &self.content {
             BlockContent::Columns(open) => open.columns.has_reports(open.number),
             BlockContent::File(columns) => (0..columns.groups()).any(|number| columns.has_reports(number)),
-            BlockContent::Waiting(_) | BlockContent::Rows(..) => true,
+            BlockContent::Waiting(_) | BlockContent::Rows(_) => true,
         }
     }
 
@@ -260,9 +316,7 @@ impl Block {
     /// groups, and of what is damaged.
     pub(super) fn summary(&self) -> Option<RecordSummary> {
         match &self.content {
-            BlockContent::Rows(content, bytes) => {
-                SummaryBuilder::of(&self.raw(content, *bytes).ok()?, self.head.count)
-            }
+            BlockContent::Rows(rows) => SummaryBuilder::of(&rows.records()?.bytes, self.head.count),
             BlockContent::Columns(open) => open.columns.summary(open.number).ok()?,
             BlockContent::File(columns) if columns.groups() == 1 => columns.summary(0).ok()?,
             BlockContent::Waiting(_) | BlockContent::File(_) => None,
@@ -274,19 +328,16 @@ impl Block {
         match &self.content {
             BlockContent::Columns(open) => open.columns.filters_bytes(open.number),
             BlockContent::File(columns) if columns.groups() == 1 => columns.filters_bytes(0),
-            BlockContent::Waiting(_) | BlockContent::Rows(..) | BlockContent::File(_) => 0,
+            BlockContent::Waiting(_) | BlockContent::Rows(_) | BlockContent::File(_) => 0,
         }
     }
 
     /// Shows the records to `look`, and reads no more than that wants.
     pub fn look<'w>(&self, look: &mut dyn RecordVisitor<'w>) -> Result<(), SegmentError> {
         match &self.content {
-            BlockContent::Waiting(bytes) => {
-                visitor::look(bytes, self.head.count, look).map_err(|_| self.damaged())
-            }
-            BlockContent::Rows(content, bytes) => {
-                let raw = self.raw(content, *bytes)?;
-                visitor::look(&raw, self.head.count, look).map_err(|_| self.damaged())
+            BlockContent::Waiting(records) => records.look(self.head.count, look).map_err(|_| self.damaged()),
+            BlockContent::Rows(rows) => {
+                self.records_of(rows)?.look(self.head.count, look).map_err(|_| self.damaged())
             }
             BlockContent::Columns(open) => {
                 open.columns.look((open.number, &mut open.read.borrow_mut()), look)

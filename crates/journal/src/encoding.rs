@@ -106,6 +106,11 @@ impl<'b> RecordReader<'b> {
     }
 
     /// Returns true if all was read.
+    /// Returns the number of bytes that are still to be read.
+    pub(super) fn bytes_left(&self) -> usize {
+        self.bytes.len()
+    }
+
     pub(super) fn is_at_end(&self) -> bool {
         self.bytes.is_empty()
     }

@@ -379,20 +379,19 @@ impl Record {
         records
     }
 
-    /// The records of a block's content whose ids are wanted. Of the others nothing is made.
-    pub(super) fn decode_wanted(
-        bytes: &[u8],
-        count: u32,
-        wanted: impl Fn(RecordId) -> bool,
-    ) -> encoding::Result<Vec<(RecordId, Record)>> {
-        let (mut reader, mut records) = (RecordReader::new(bytes), Vec::new());
+    /// Returns the ids of so many records, and where each begins. Nothing is made of them.
+    pub(super) fn starts(bytes: &[u8], count: u32) -> encoding::Result<Vec<(RecordId, usize)>> {
+        let (mut reader, mut starts) = (RecordReader::new(bytes), Vec::new());
         for _ in 0..count {
-            let mut again = reader;
-            if wanted(reader.pass_record()?) {
-                records.push(Record::decode(&mut again)?);
-            }
+            let start = bytes.len() - reader.bytes_left();
+            starts.push((reader.pass_record()?, start));
         }
-        if reader.is_at_end() { Ok(records) } else { Err(encoding::RecordFormatError) }
+        if reader.is_at_end() { Ok(starts) } else { Err(encoding::RecordFormatError) }
+    }
+
+    /// The record that begins here.
+    pub(super) fn decode_at(bytes: &[u8], start: usize) -> encoding::Result<(RecordId, Record)> {
+        Record::decode(&mut RecordReader::new(bytes.get(start..).ok_or(encoding::RecordFormatError)?))
     }
 
     fn decode(reader: &mut RecordReader<'_>) -> encoding::Result<(RecordId, Record)> {

@@ -159,12 +159,18 @@ pub trait RecordVisitor<'w> {
 /// Pipeline and version of the record before, and what is wanted of theirs.
 type PreviousVersion<'b, 'w> = Option<(&'b str, &'b str, Option<&'w [Option<Slot>]>)>;
 
-/// Shows so many records to `look`.
-pub(super) fn look<'w>(bytes: &[u8], count: u32, look: &mut dyn RecordVisitor<'w>) -> Result<()> {
-    let mut reader = RecordReader::new(bytes);
+/// Shows so many records to `look`, and returns their ids and where each begins.
+pub(super) fn look<'w>(
+    bytes: &[u8],
+    count: u32,
+    look: &mut dyn RecordVisitor<'w>,
+) -> Result<Vec<(RecordId, usize)>> {
+    let (mut reader, mut starts) = (RecordReader::new(bytes), Vec::new());
     let mut last: PreviousVersion<'_, 'w> = None;
     for _ in 0..count {
+        let begins = bytes.len() - reader.bytes_left();
         let (id, start) = reader.start()?;
+        starts.push((id, begins));
         let head = match start {
             RecordStart::Decision { head, .. } => head,
             RecordStart::Report(report) => {
@@ -201,5 +207,5 @@ pub(super) fn look<'w>(bytes: &[u8], count: u32, look: &mut dyn RecordVisitor<'w
         }
         reader.effects()?;
     }
-    if reader.is_at_end() { Ok(()) } else { Err(RecordFormatError) }
+    if reader.is_at_end() { Ok(starts) } else { Err(RecordFormatError) }
 }
