@@ -11,13 +11,14 @@ use std::task::Poll;
 use std::time::Instant;
 
 use disk::Device;
-use event::{Key, Kind, Shingle, Space, Span, Time};
+use event::{Key, Shingle, Time};
 use event_listener::{Event, Listener};
 use hashbrown::HashMap;
 use stats::random::Random;
 use stats::{
-    CancellationCheck, Catalog, CatalogError, Durability, ErasedKeys, HottestKeys, Ledger, LedgerCensus,
-    LedgerError, LedgerFuture, LedgerMetric, Measure, ObserveOutcomes, ObserveRequest, Timeline,
+    CancellationCheck, Catalog, CatalogError, Durability, ErasedKeys, HottestKeys, HottestQuery, Ledger,
+    LedgerCensus, LedgerError, LedgerFuture, LedgerMetric, Measure, ObserveOutcomes, ObserveRequest,
+    Timeline,
 };
 
 use crate::cache::CacheShard;
@@ -312,16 +313,19 @@ impl ClusterCore {
 
     fn hottest(
         &self,
-        (space, kind): (Space, Kind),
-        counter: u8,
-        window: Span,
+        queries: &[HottestQuery],
         now: Time,
-        limit: usize,
         is_over: CancellationCheck<'_>,
-    ) -> Result<Vec<(Key, u64)>, LedgerError> {
+    ) -> Result<Vec<Vec<(Key, u64)>>, LedgerError> {
         let world = self.catalog();
-        let planned = world.planned(space, kind)?;
-        let mut hottest = HottestKeys::new(&planned.statistic, counter, window, now, limit)?;
+        let mut asked = queries
+            .iter()
+            .map(|query| {
+                let planned = world.planned(query.space, query.kind)?;
+                let of = (query.space.0, query.kind.0, planned.known.form.id);
+                Ok((of, HottestKeys::new(&planned.statistic, query, now)?))
+            })
+            .collect::<Result<Vec<_>, LedgerError>>()?;
         let horizon = Time(self.horizon.load(Ordering::Acquire));
         let mut room = Vec::new();
         for shard in &self.shards {
@@ -329,13 +333,14 @@ impl ClusterCore {
                 return Err(LedgerError::Stopped);
             }
             for (id, entry) in shard.lock().iter() {
-                if (id.space, id.kind, entry.form) == (space.0, kind.0, planned.known.form.id) {
+                for (_, hottest) in asked.iter_mut().filter(|(of, _)| *of == (id.space, id.kind, entry.form))
+                {
                     let words = entry.show(hottest.plan(), &mut room);
                     hottest.look(id.key(), words, horizon);
                 }
             }
         }
-        Ok(hottest.finish())
+        Ok(asked.into_iter().map(|(_, hottest)| hottest.finish()).collect())
     }
 
     /// Lets go of what has expired, but for what was just added.
@@ -371,14 +376,11 @@ impl Ledger for Cluster {
     /// Only over what this node has in memory.
     fn hottest<'a>(
         &'a self,
-        of: (Space, Kind),
-        counter: u8,
-        window: Span,
+        queries: &'a [HottestQuery],
         now: Time,
-        limit: usize,
         is_over: CancellationCheck<'a>,
-    ) -> LedgerFuture<'a, Vec<(Key, u64)>> {
-        Box::pin(async move { self.inner.hottest(of, counter, window, now, limit, is_over) })
+    ) -> LedgerFuture<'a, Vec<Vec<(Key, u64)>>> {
+        Box::pin(async move { self.inner.hottest(queries, now, is_over) })
     }
 
     /// A kind whose definition changes counts from nothing: the cells of each definition are apart, so that nodes with

@@ -14,14 +14,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use event::{Key, Span, Time};
+use event::{Key, Shingle, Span, Time};
 use judge::Action;
 use plan::{KindPlan, Pipeline};
-use stats::{Addition, CancellationCheck, Observation, ObserveRequest};
+use stats::{Addition, CancellationCheck, HottestQuery, Observation, ObserveRequest};
 
 use crate::decision_counts::SeriesBucket;
 use crate::key_timeline::KeyStatisticsError;
-use crate::{Engine, Ranking, SeriesError};
+use crate::{Engine, SeriesError};
 
 /// The time that is held against its past.
 pub const ANOMALY_SPAN: Span = Span::hours(1);
@@ -273,8 +273,7 @@ fn is_hot(hour: u64, longest: u64, window: Span) -> Option<f64> {
 }
 
 impl Engine {
-    /// The anomalies of the last hour of a pipeline, on this node. Costs what [`Engine::hottest`] costs for each kind
-    /// that counts by the hour and for a day or longer; where `is_over` answers true, further kinds are left out.
+    /// The anomalies of the last hour of a pipeline, on this node. Costs what [`Engine::hottest`] costs, once for all kinds.
     ///
     /// # Errors
     /// The ledger's and the journal's.
@@ -295,10 +294,7 @@ impl Engine {
         let mut found = history.anomalies(&pipeline.name);
         // Of a pipeline that has just begun all keys are new.
         if history.past.len() >= STRETCHES_MIN {
-            let mut hot = Vec::new();
-            for kind in pipeline.kinds.iter().take_while(|_| !is_over()) {
-                hot.extend(self.hot_keys(pipeline, kind, now, is_over).await?);
-            }
+            let mut hot = self.hot_keys(pipeline, now, is_over).await?;
             strongest(&mut hot);
             found.extend(hot);
         }
@@ -314,57 +310,79 @@ impl Engine {
         Ok(found)
     }
 
-    /// The keys of a kind that have become hot.
+    /// The keys that have become hot, of all kinds that are counted by the hour and for a day or longer.
     async fn hot_keys(
         &self,
         pipeline: &Pipeline,
-        kind: &KindPlan,
         now: Time,
         is_over: CancellationCheck<'_>,
     ) -> Result<Vec<Anomaly>, KeyStatisticsError> {
-        const COUNTER: &str = "seen";
-        let place = |window: Span| kind.windows.iter().position(|of| *of == window);
-        let longest = kind.windows.iter().copied().max().filter(|longest| *longest >= Span::days(1));
-        let (Some(counter), Some(hour), Some(window)) = (kind.counter(COUNTER), place(ANOMALY_SPAN), longest)
-        else {
-            return Ok(Vec::new());
-        };
-        let Some(whole) = place(window) else { return Ok(Vec::new()) };
-        let asked = Ranking { kind: &kind.name, counter: COUNTER, window: ANOMALY_SPAN, limit: HOTTEST };
-        let hottest = self.hottest(pipeline, asked, now, is_over).await?;
-        let hottest: Vec<_> = hottest.into_iter().filter(|key| key.count >= HOT_MIN).collect();
-        if hottest.is_empty() {
+        let counted: Vec<_> = pipeline.kinds.iter().filter_map(HourlyKind::of).collect();
+        let queries: Vec<HottestQuery> = counted.iter().map(|of| of.query(pipeline)).collect();
+        if queries.is_empty() {
             return Ok(Vec::new());
         }
-        let look = |shingle| Observation {
-            key: Key { space: pipeline.space, kind: kind.kind, shingle },
-            time: now,
-            add: Addition::Nothing,
-        };
-        let observations = hottest.iter().map(|key| look(key.shingle)).collect();
-        let request = ObserveRequest { observations, ..ObserveRequest::default() };
-        let outcomes = self.ledger.observe(&[request]).await?;
-        let known = hottest.into_iter().zip(outcomes.readings(0).iter());
-        let hot = known.filter_map(|(key, view)| {
-            let sum = |place: usize| view.sum(place, usize::from(counter));
-            let mean = is_hot(sum(hour), sum(whole), window)?;
-            let detail = format!(
-                "{} events within an hour under one key of `{}` in `{}`, where its hours before had {mean:.1}",
-                sum(hour),
-                kind.name,
-                pipeline.name
-            );
-            Some(Anomaly {
+        let mut found = Vec::new();
+        for (of, hottest) in counted.iter().zip(self.ledger.hottest(&queries, now, is_over).await?) {
+            let busy = hottest.into_iter().filter(|(_, count)| *count >= HOT_MIN);
+            let observations: Vec<_> =
+                busy.map(|(key, _)| Observation { key, time: now, add: Addition::Nothing }).collect();
+            if observations.is_empty() {
+                continue;
+            }
+            let keys: Vec<Key> = observations.iter().map(|look| look.key).collect();
+            let request = ObserveRequest { observations, ..ObserveRequest::default() };
+            let outcomes = self.ledger.observe(&[request]).await?;
+            let hot = keys.iter().zip(outcomes.readings(0).iter()).filter_map(|(key, view)| {
+                let sum = |place: usize| view.sum(place, usize::from(of.counter));
+                Some((key.shingle, sum(of.hour), is_hot(sum(of.hour), sum(of.whole), of.window)?))
+            });
+            let hot: Vec<(Shingle, u64, f64)> = hot.collect();
+            let shingles: Vec<Shingle> = hot.iter().map(|(shingle, ..)| *shingle).collect();
+            let pieces = self.pieces_of(pipeline, of.kind, &shingles)?;
+            found.extend(hot.into_iter().zip(pieces).map(|((_, seen, mean), piece)| Anomaly {
                 sort: AnomalySort::HotKey,
                 pipeline: pipeline.name.clone(),
-                subject: kind.name.clone(),
-                piece: key.piece,
-                seen: Some(sum(hour)),
+                subject: of.kind.name.clone(),
+                piece,
+                seen: Some(seen),
                 expected: Some(mean),
-                detail,
-            })
-        });
-        Ok(hot.collect())
+                detail: format!(
+                    "{seen} events within an hour under one key of `{}` in `{}`, where its hours before had {mean:.1}",
+                    of.kind.name, pipeline.name
+                ),
+            }));
+        }
+        Ok(found)
+    }
+}
+
+/// A kind whose events are counted by the hour and for a day or longer.
+struct HourlyKind<'p> {
+    kind: &'p KindPlan,
+    counter: u8,
+    /// The places of the hour and of the longest window among its windows.
+    hour: usize,
+    whole: usize,
+    window: Span,
+}
+
+impl<'p> HourlyKind<'p> {
+    fn of(kind: &'p KindPlan) -> Option<HourlyKind<'p>> {
+        let place = |window: Span| kind.windows.iter().position(|of| *of == window);
+        let window = kind.windows.iter().copied().max().filter(|longest| *longest >= Span::days(1))?;
+        let counter = kind.counter("seen")?;
+        Some(HourlyKind { kind, counter, hour: place(ANOMALY_SPAN)?, whole: place(window)?, window })
+    }
+
+    fn query(&self, pipeline: &Pipeline) -> HottestQuery {
+        HottestQuery {
+            space: pipeline.space,
+            kind: self.kind.kind,
+            counter: self.counter,
+            window: ANOMALY_SPAN,
+            limit: HOTTEST,
+        }
     }
 }
 

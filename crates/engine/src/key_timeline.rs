@@ -9,7 +9,8 @@ use journal::{
 };
 use plan::{KindPlan, Pipeline, ReputationPlan};
 use stats::{
-    Addition, LedgerError, Observation, ObserveOutcomes, ObserveRequest, Origin, Quality, Reading, Timeline,
+    Addition, HottestQuery, LedgerError, Observation, ObserveOutcomes, ObserveRequest, Origin, Quality,
+    Reading, Timeline,
 };
 
 use crate::error::{PieceError, UnknownName};
@@ -345,8 +346,9 @@ impl Engine {
             let help = plan::expected(counter, plan.counters.iter().map(String::as_str));
             UnknownName { what: "counter", name: counter.to_owned(), help }
         })?;
-        let hottest =
-            self.ledger.hottest((pipeline.space, plan.kind), index, window, now, limit, is_over).await?;
+        let query = HottestQuery { space: pipeline.space, kind: plan.kind, counter: index, window, limit };
+        let found = self.ledger.hottest(&[query], now, is_over).await?;
+        let hottest: Vec<(Key, u64)> = found.into_iter().flatten().collect();
         let shingles: Vec<Shingle> = hottest.iter().map(|(key, _)| key.shingle).collect();
         let pieces = self.pieces_of(pipeline, plan, &shingles)?;
         let hot = hottest.into_iter().zip(pieces);

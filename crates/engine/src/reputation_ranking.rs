@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use event::{Key, Kind, Shingle, Span, Time};
 use plan::{KindPlan, PartMeasure, Pipeline, ReputationFormula};
-use stats::{Addition, CancellationCheck, LedgerError, Observation, ObserveRequest, Origin, Reading};
+use stats::{
+    Addition, CancellationCheck, HottestQuery, LedgerError, Observation, ObserveRequest, Origin, Reading,
+};
 
 use crate::Engine;
 use crate::error::UnknownName;
@@ -58,8 +60,7 @@ impl Engine {
             let help = plan::expected(name, all.iter().map(|(formula, _)| formula.name.as_str()));
             UnknownName { what: "reputation", name: name.to_owned(), help }
         })?;
-        let mut proposed: Vec<Shingle> = Vec::new();
-        let mut is_rankable = false;
+        let mut queries = Vec::new();
         for part in &formula.parts {
             let (counter, windows) = match &part.measure {
                 PartMeasure::Counter { counter, windows, .. } | PartMeasure::Report { counter, windows } => {
@@ -71,14 +72,14 @@ impl Engine {
             let (Ok(counter), Some(window)) = (u8::try_from(counter), windows.spans.first()) else {
                 continue;
             };
-            is_rankable = true;
-            let of = (pipeline.space, number_of(pipeline, part));
-            let keys = self.ledger.hottest(of, counter, *window, now, PROPOSED, is_over).await?;
-            proposed.extend(keys.into_iter().map(|(key, _)| key.shingle));
+            let (space, kind) = (pipeline.space, number_of(pipeline, part));
+            queries.push(HottestQuery { space, kind, counter, window: *window, limit: PROPOSED });
         }
-        if !is_rankable {
+        if queries.is_empty() {
             return Err(KeyStatisticsError::NoCounters(formula.name.clone()));
         }
+        let found = self.ledger.hottest(&queries, now, is_over).await?;
+        let mut proposed: Vec<Shingle> = found.into_iter().flatten().map(|(key, _)| key.shingle).collect();
         proposed.sort_unstable();
         proposed.dedup();
         let assessed = self.assess_keys(pipeline, formula, &proposed, now).await?;

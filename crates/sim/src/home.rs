@@ -6,8 +6,8 @@ use std::sync::Arc;
 use disk::MemoryDevice;
 use event::{Key, Kind, Secret, Space, Span, Time};
 use stats::{
-    Catalog, CounterAmounts, DedupeMark, Durability, EmbeddedLedger, Layout, Ledger, LedgerError, Measure,
-    Observation, ObserveRequest, Options, Quality, Reading, Statistic,
+    Catalog, CounterAmounts, DedupeMark, Durability, EmbeddedLedger, HottestQuery, Layout, Ledger,
+    LedgerError, Measure, Observation, ObserveRequest, Options, Quality, Reading, Statistic,
 };
 use store::StoreError;
 
@@ -126,10 +126,11 @@ impl SimulatedHome {
         limit: usize,
     ) -> Result<Vec<u64>, HomeRefusal> {
         let Kind(number) = kind_number(kind);
-        let (of, window, now) = ((SPACE, Kind(number)), Span(window), Time(now));
-        let asked = self.ledger.hottest(of, counter as u8, window, now, limit, &|| false);
+        let (space, kind, window) = (SPACE, Kind(number), Span(window));
+        let query = HottestQuery { space, kind, counter: counter as u8, window, limit };
+        let asked = self.ledger.hottest(std::slice::from_ref(&query), Time(now), &|| false);
         let found = pollster::block_on(asked).map_err(refused)?;
-        Ok(found.into_iter().map(|(_, sum)| sum).collect())
+        Ok(found.into_iter().flatten().map(|(_, sum)| sum).collect())
     }
 
     pub(crate) fn maintain(&self, now: i64) -> Result<(), HomeRefusal> {

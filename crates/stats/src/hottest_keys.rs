@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
 
-use event::{Key, Span, Time};
+use event::{Key, Time};
 
 use crate::catalog::Statistic;
 use crate::kind::CellPlan;
-use crate::ledger::LedgerError;
+use crate::ledger::{HottestQuery, LedgerError};
 
 /// The keys that have been found so far.
 #[derive(Debug)]
@@ -22,16 +22,14 @@ pub struct HottestKeys {
 }
 
 impl HottestKeys {
-    /// Looks for at most `limit` keys by a counter over a trailing window.
+    /// Looks for what is asked for at this time.
     ///
     /// # Errors
     /// For a window that the statistic cannot answer, or a counter that it does not have.
     pub fn new(
         statistic: &Statistic,
-        counter: u8,
-        window: Span,
+        &HottestQuery { counter, window, limit, .. }: &HottestQuery,
         now: Time,
-        limit: usize,
     ) -> Result<HottestKeys, LedgerError> {
         let plan = CellPlan::over(&statistic.measure, &[window])?;
         let counter = usize::from(counter);

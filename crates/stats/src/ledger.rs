@@ -605,6 +605,21 @@ pub struct LedgerMetric {
     pub value: u64,
 }
 
+/// The keys of a kind that are asked for by their largest counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HottestQuery {
+    /// The space of the keys.
+    pub space: Space,
+    /// Their kind.
+    pub kind: Kind,
+    /// The counter of which the sums are compared.
+    pub counter: u8,
+    /// The trailing window of the sums.
+    pub window: Span,
+    /// Most keys of the answer.
+    pub limit: usize,
+}
+
 /// A home of statistics. Every home passes one conformance suite.
 pub trait Ledger: Send + Sync {
     /// Answers readings and adds; answers only when what was added is as durable as configured. Readings of one
@@ -621,21 +636,18 @@ pub trait Ledger: Send + Sync {
     /// For a kind without statistic, or the store's.
     fn timeline<'a>(&'a self, key: Key) -> LedgerFuture<'a, Option<Timeline>>;
 
-    /// The keys with the largest sums of a counter over a trailing window; largest first, keys without counts left
-    /// out. For people: it looks at every cell in memory, and reads the cold ones that were used since the window
-    /// began, up to a million. It asks `is_over` now and then whether to go on.
+    /// For each query the keys with the largest sums of a counter over a trailing window; largest first, keys without
+    /// counts left out. For people: it goes through every cell, once for all queries, and reads those that are not in
+    /// memory. It asks `is_over` now and then whether to go on.
     ///
     /// # Errors
     /// For a kind without statistic, a window that it cannot answer, and [`LedgerError::Stopped`].
     fn hottest<'a>(
         &'a self,
-        of: (Space, Kind),
-        counter: u8,
-        window: Span,
+        queries: &'a [HottestQuery],
         now: Time,
-        limit: usize,
         is_over: CancellationCheck<'a>,
-    ) -> LedgerFuture<'a, Vec<(Key, u64)>>;
+    ) -> LedgerFuture<'a, Vec<Vec<(Key, u64)>>>;
 
     /// Replaces the catalog between two requests. Cells are translated when they are next used: counters by name,
     /// buckets into the finest tier whose width is a multiple of theirs; counters that are gone and buckets that fit

@@ -46,9 +46,9 @@ pub use kind::windows::{CounterAmounts, Layout, TimelineBucket};
 pub use kind::{Addition, CellPlan, Measure, ObservationContext, Origin, StatisticChange, limit};
 pub use layout::{CellShape, LayoutError, Tier, TierError};
 pub use ledger::{
-    CancellationCheck, DedupeMark, ErasedKeys, Ledger, LedgerCensus, LedgerError, LedgerFuture, LedgerMetric,
-    Observation, ObserveOutcome, ObserveOutcomes, ObserveRequest, Quality, Reading, ReadingHead, ReadingView,
-    Readings, Timeline,
+    CancellationCheck, DedupeMark, ErasedKeys, HottestQuery, Ledger, LedgerCensus, LedgerError, LedgerFuture,
+    LedgerMetric, Observation, ObserveOutcome, ObserveOutcomes, ObserveRequest, Quality, Reading,
+    ReadingHead, ReadingView, Readings, Timeline,
 };
 pub use number_register::{NumberRegister, NumberRegisterError, NumberedSection, RegisteredName};
 pub use sketch::{Sketch, SketchOptions, SketchPlace};

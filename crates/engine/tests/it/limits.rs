@@ -6,7 +6,7 @@ use content::budget::Cancellation;
 use engine::batch::{BatchCells, BatchColumn, EventBatch};
 use engine::limit::{LimitExceptionError, LimitKey, Take, TakeResult};
 use engine::{Directory, Engine, LedgerHome, Proposal, UseResult};
-use event::{Key, Kind, Space, Span, Time};
+use event::{Key, Kind, Span, Time};
 use plan::limit::{LIMITS, LimitException, LimitPlan, USED_ONCE};
 use plan::{Config, Overrides, Plan};
 use pollster::block_on;
@@ -776,14 +776,11 @@ impl Ledger for Silent {
 
     fn hottest<'a>(
         &'a self,
-        _: (Space, Kind),
-        _: u8,
-        _: Span,
+        queries: &'a [stats::HottestQuery],
         _: Time,
-        _: usize,
         _: stats::CancellationCheck<'a>,
-    ) -> LedgerFuture<'a, Vec<(Key, u64)>> {
-        Box::pin(async { Ok(Vec::new()) })
+    ) -> LedgerFuture<'a, Vec<Vec<(Key, u64)>>> {
+        Box::pin(async { Ok(vec![Vec::new(); queries.len()]) })
     }
 
     fn erase<'a>(

@@ -2,8 +2,8 @@
 
 use event::{Kind, Shingle, Span};
 use stats::{
-    Addition, BucketSummary, CounterAmounts, LastValueForm, Ledger, LedgerError, Observation, ObserveRequest,
-    Origin, Quality, Reading, TimelineBucket,
+    Addition, BucketSummary, CounterAmounts, HottestQuery, LastValueForm, Ledger, LedgerError, Observation,
+    ObserveRequest, Origin, Quality, Reading, TimelineBucket,
 };
 
 use super::*;
@@ -258,11 +258,20 @@ fn the_hottest_come_first(ledger: &dyn Ledger) {
         .map(|number| request(vec![add(key(MASS, 900 + number), at(50_000), [(1, 100 + number)])]))
         .collect();
     observe(ledger, &requests);
-    let hottest = |window, limit| {
-        let window = Span::seconds(window);
-        pollster::block_on(ledger.hottest((SPACE, MASS), 1, window, at(50_000), limit, &|| false))
+    let query = |kind, counter, window, limit| HottestQuery {
+        space: SPACE,
+        kind,
+        counter,
+        window: Span::seconds(window),
+        limit,
     };
-    let stopped = ledger.hottest((SPACE, MASS), 1, Span::seconds(20), at(50_000), 3, &|| true);
+    let all = |queries: &[HottestQuery]| pollster::block_on(ledger.hottest(queries, at(50_000), &|| false));
+    let hottest = |window, limit| {
+        let found = all(&[query(MASS, 1, window, limit)]);
+        found.map(|found| found.into_iter().next().unwrap())
+    };
+    let stopped = [query(MASS, 1, 20, 3)];
+    let stopped = ledger.hottest(&stopped, at(50_000), &|| true);
     assert!(matches!(pollster::block_on(stopped), Err(LedgerError::Stopped)));
     let expected: Vec<_> = (17..20).rev().map(|number| (key(MASS, 900 + number), 100 + number)).collect();
     assert_eq!(hottest(20, 3).unwrap(), expected);
@@ -273,6 +282,14 @@ fn the_hottest_come_first(ledger: &dyn Ledger) {
     assert_eq!(hottest(20, 0).unwrap(), []);
     assert_eq!(hottest(20, usize::MAX).unwrap().len(), 20);
     assert!(matches!(hottest(5, 3), Err(LedgerError::Window(_))));
+    // Several are asked for at once, each as if it were alone.
+    let several =
+        [query(MASS, 1, 20, 3), query(VISITS, 0, 20, 2), query(MASS, 1, 20, 1), query(MASS, 0, 20, 3)];
+    let alone: Vec<_> = several.iter().map(|query| all(&[*query]).unwrap().remove(0)).collect();
+    assert_eq!(alone[0], expected);
+    assert_eq!(alone.iter().map(Vec::len).collect::<Vec<_>>()[..3], [3, 2, 1]);
+    assert_eq!(all(&several).unwrap(), alone);
+    assert_eq!(all(&[]).unwrap(), Vec::<Vec<_>>::new());
 }
 
 fn sums_saturate(ledger: &dyn Ledger, most: u64) {

@@ -38,8 +38,8 @@ use crate::definition::{self, DefinitionRegistry};
 use crate::hottest_keys::HottestKeys;
 use crate::kind::CellPlan;
 use crate::ledger::{
-    CancellationCheck, ErasedKeys, Ledger, LedgerCensus, LedgerError, LedgerFuture, ObserveOutcomes,
-    ObserveRequest, Timeline,
+    CancellationCheck, ErasedKeys, HottestQuery, Ledger, LedgerCensus, LedgerError, LedgerFuture,
+    ObserveOutcomes, ObserveRequest, Timeline,
 };
 use apply::ApplyScratch;
 use compiled_catalog::{CompiledCatalog, DEFINITIONS, OWNER};
@@ -404,14 +404,11 @@ impl Ledger for EmbeddedLedger {
 
     fn hottest<'a>(
         &'a self,
-        of: (Space, Kind),
-        counter: u8,
-        window: Span,
+        queries: &'a [HottestQuery],
         now: Time,
-        limit: usize,
         is_over: CancellationCheck<'a>,
-    ) -> LedgerFuture<'a, Vec<(Key, u64)>> {
-        Box::pin(async move { self.inner.hottest(of, counter, window, now, limit, is_over) })
+    ) -> LedgerFuture<'a, Vec<Vec<(Key, u64)>>> {
+        Box::pin(async move { self.inner.hottest(queries, now, is_over) })
     }
 
     fn set_catalog(&self, catalog: Catalog) -> Result<(), LedgerError> {
@@ -781,35 +778,41 @@ impl EmbeddedCore {
 
     fn hottest(
         &self,
-        (space, kind): (Space, Kind),
-        counter: u8,
-        window: Span,
+        queries: &[HottestQuery],
         now: Time,
-        limit: usize,
         is_over: CancellationCheck<'_>,
-    ) -> Result<Vec<(Key, u64)>, LedgerError> {
+    ) -> Result<Vec<Vec<(Key, u64)>>, LedgerError> {
         let world = self.catalog();
-        let planned = world.planned(space, kind)?;
-        let mut hottest = HottestKeys::new(&planned.statistic, counter, window, now, limit)?;
+        let mut asked = queries
+            .iter()
+            .map(|query| {
+                let planned = world.planned(query.space, query.kind)?;
+                Ok((query, planned, HottestKeys::new(&planned.statistic, query, now)?))
+            })
+            .collect::<Result<Vec<_>, LedgerError>>()?;
         let horizon = Time(self.horizon.load(Ordering::Acquire));
-        let is_wanted = |of: u16, its: u16| (of, its) == (space.0, kind.0);
+        let is_of = |query: &HottestQuery, space, kind| (query.space.0, query.kind.0) == (space, kind);
+        let is_wanted = |space: u16, kind: u16| queries.iter().any(|query| is_of(query, space, kind));
         let mut translated = Vec::new();
         self.store.each_until(&*world, (&is_wanted, is_over), &mut |record, tag, words| {
             let Some(defined) = world.defined(tag).filter(|defined| defined.plan.check(words)) else {
                 return;
             };
-            let words = if tag == planned.number {
-                words
-            } else {
-                definition::translated(words, defined, &planned.defined, &mut translated);
-                &translated
-            };
-            hottest.look(key_of(record), words, horizon);
+            let its = asked.iter_mut().filter(|(query, ..)| is_of(query, record.space, record.kind));
+            for (_, planned, hottest) in its {
+                let words = if tag == planned.number {
+                    words
+                } else {
+                    definition::translated(words, defined, &planned.defined, &mut translated);
+                    &translated
+                };
+                hottest.look(key_of(record), words, horizon);
+            }
         })?;
         if is_over() {
             return Err(LedgerError::Stopped);
         }
-        Ok(hottest.finish())
+        Ok(asked.into_iter().map(|(.., hottest)| hottest.finish()).collect())
     }
 }
 

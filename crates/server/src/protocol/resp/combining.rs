@@ -134,11 +134,11 @@ mod tests {
     use std::time::Duration;
 
     use engine::{Directory, Engine, LedgerHome};
-    use event::{Key, Kind, Space, Span, Time};
+    use event::{Key, Time};
     use plan::{Config, Overrides, Plan, ProtocolPlan};
     use stats::{
-        CancellationCheck, Catalog, EmbeddedLedger, Ledger, LedgerCensus, LedgerError, LedgerFuture,
-        ObserveOutcomes, ObserveRequest, Timeline,
+        CancellationCheck, Catalog, EmbeddedLedger, HottestQuery, Ledger, LedgerCensus, LedgerError,
+        LedgerFuture, ObserveOutcomes, ObserveRequest, Timeline,
     };
     use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
     use tokio::net::UnixStream;
@@ -181,14 +181,11 @@ mod tests {
 
         fn hottest<'a>(
             &'a self,
-            of: (Space, Kind),
-            counter: u8,
-            window: Span,
+            queries: &'a [HottestQuery],
             now: Time,
-            limit: usize,
             is_over: CancellationCheck<'a>,
-        ) -> LedgerFuture<'a, Vec<(Key, u64)>> {
-            self.home.hottest(of, counter, window, now, limit, is_over)
+        ) -> LedgerFuture<'a, Vec<Vec<(Key, u64)>>> {
+            self.home.hottest(queries, now, is_over)
         }
 
         fn erase<'a>(
