@@ -610,7 +610,7 @@ pub struct LedgerMetric {
 pub struct HottestQuery {
     /// The space of the keys.
     pub space: Space,
-    /// Their kind.
+    /// The kind of the keys.
     pub kind: Kind,
     /// The counter of which the sums are compared.
     pub counter: u8,
@@ -636,7 +636,7 @@ pub trait Ledger: Send + Sync {
     /// For a kind without statistic, or the store's.
     fn timeline<'a>(&'a self, key: Key) -> LedgerFuture<'a, Option<Timeline>>;
 
-    /// For each query the keys with the largest sums of a counter over a trailing window; largest first, keys without
+    /// The keys with the largest sums of a counter over a trailing window, of each query; largest first, keys without
     /// counts left out. For people: it goes through every cell, once for all queries, and reads those that are not in
     /// memory. It asks `is_over` now and then whether to go on.
     ///

@@ -402,7 +402,7 @@ impl ColumnarSegment {
         self.index.heads.get(number).map(|head| (head.first, head.last))
     }
 
-    /// What is known of a group without reading it.
+    /// The head of a group.
     pub(crate) fn group(&self, number: usize) -> Option<&GroupHead> {
         self.index.heads.get(number)
     }

@@ -7,7 +7,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::core::blocking::result_of;
 
-/// How much nicer these threads are than others: one that competes for a processor gets about a tenth of it.
+/// The steps by which these threads are nicer than others: one that competes for a processor gets about a tenth of it.
 #[cfg(target_os = "linux")]
 const NICER: i32 = 10;
 

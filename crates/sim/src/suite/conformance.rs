@@ -284,7 +284,7 @@ fn the_hottest_come_first(ledger: &dyn Ledger) {
     assert!(matches!(hottest(5, 3), Err(LedgerError::Window(_))));
     // Several are asked for at once, each as if it were alone.
     let several =
-        [query(MASS, 1, 20, 3), query(VISITS, 0, 20, 2), query(MASS, 1, 20, 1), query(MASS, 0, 20, 3)];
+        [query(MASS, 1, 20, 3), query(VISITS, 0, 120, 2), query(MASS, 1, 20, 1), query(MASS, 0, 20, 3)];
     let alone: Vec<_> = several.iter().map(|query| all(&[*query]).unwrap().remove(0)).collect();
     assert_eq!(alone[0], expected);
     assert_eq!(alone.iter().map(Vec::len).collect::<Vec<_>>()[..3], [3, 2, 1]);
