@@ -2,7 +2,7 @@
 //! 2007): which of many files may have an id, or a key, is told by some bytes of each.
 
 /// Bits of a filter for each value, which let about one in a hundred others pass.
-const VALUE_BITS: usize = 10;
+pub(crate) const VALUE_BITS: usize = 10;
 /// Words of a block, and its bits.
 pub(crate) const BLOCK_WORDS: usize = 8;
 const BLOCK_BITS: usize = 32 * BLOCK_WORDS;
@@ -39,10 +39,10 @@ impl BloomFilter {
         is_new
     }
 
-    /// Makes the filter as small as is good for so many values, which are in it.
-    pub fn fold(&mut self, values: usize) {
+    /// Makes the filter as small as is good for so many values, which are in it, at so many bits for each.
+    pub fn fold(&mut self, values: usize, value_bits: usize) {
         // The block is told by the first bits of a hash: two neighbours become one.
-        while self.blocks.len() > 1 && self.blocks.len() / 2 * BLOCK_BITS >= values.saturating_mul(VALUE_BITS)
+        while self.blocks.len() > 1 && self.blocks.len() / 2 * BLOCK_BITS >= values.saturating_mul(value_bits)
         {
             let (pairs, _) = self.blocks.as_chunks::<2>();
             let both = |[one, other]: &[[u32; BLOCK_WORDS]; 2]| std::array::from_fn(|at| one[at] | other[at]);
@@ -126,7 +126,7 @@ mod tests {
             let mut large = BloomFilter::with_room(1 << 20);
             let new = (0..count).filter(|number| large.insert(base + number)).count();
             assert!(new as u64 >= count - count / 100, "{count}: {new}");
-            large.fold(count as usize);
+            large.fold(count as usize, VALUE_BITS);
             assert_eq!(large, filter, "{count}");
         }
         assert_eq!(BloomFilter::from_bytes(&[]), None);

@@ -15,7 +15,7 @@ use super::file::JournalFile;
 use super::files::{self, SegmentBlocks};
 use super::visitor::RecordVisitor;
 use super::{Journal, JournalError, Record, SkippedData, read_side_file};
-use crate::bloom::BloomFilter;
+use crate::bloom::{BloomFilter, VALUE_BITS};
 use crate::id::RecordId;
 use crate::{DESCRIPTION_SUFFIX, PIPELINE_SUFFIX};
 
@@ -143,8 +143,8 @@ impl OpenSplit {
     fn finish(self, (table, day): (SplitTable, i64)) -> Result<SplitFile, JournalError> {
         self.writer.finish()?;
         let OpenSplit { file, first, last, records, times, mut ids, keys: (mut keys, different), .. } = self;
-        ids.fold(usize::try_from(records).unwrap_or(usize::MAX));
-        keys.fold(different);
+        ids.fold(usize::try_from(records).unwrap_or(usize::MAX), VALUE_BITS);
+        keys.fold(different, VALUE_BITS);
         Ok(SplitFile { table, day, first, last, records, times, ids, keys, file })
     }
 }

@@ -1,7 +1,5 @@
 //! Shows the rows of a group to a visitor, and reads no more than that wants.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -38,7 +36,7 @@ impl ColumnarSegment {
             let mut rows = all;
             return rows.try_for_each(|row| cursors.show(row, look)).ok_or_else(|| columns.damaged());
         };
-        let rows = RowSelection::of(&mut columns, &query, &versions)?.rows();
+        let rows = RowSelection::of(&mut columns, &query, &versions)?.rows;
         if rows.len() > FEW {
             return show_rows(&mut columns, all, &rows, &versions, look);
         }
@@ -68,25 +66,47 @@ fn show_rows<'w>(
 #[derive(Debug)]
 pub(crate) struct ReadColumns {
     budget: usize,
-    /// Columns as they are stored, with those of their pages of which a row was read alone.
-    stored: HashMap<usize, (Vec<u8>, KeptPages)>,
-    /// Columns of which all rows are decoded.
-    decoded: HashMap<usize, Arc<DecodedChunk>>,
+    /// The columns by their numbers, as far as one of them was read.
+    columns: Vec<ReadColumn>,
+}
+
+/// A column, as far as it was read.
+#[derive(Debug, Default)]
+enum ReadColumn {
+    #[default]
+    Unread,
+    /// As it is stored, with those of its pages of which a row was read alone.
+    Stored(Vec<u8>, KeptPages),
+    /// All of its rows.
+    Decoded(Arc<DecodedChunk>),
 }
 
 impl ReadColumns {
     /// The bytes of one column as they are stored.
     #[cfg(test)]
     pub(super) fn of_stored(column: usize, bytes: Vec<u8>) -> ReadColumns {
-        let stored = HashMap::from([(column, (bytes, KeptPages::new()))]);
-        ReadColumns { stored, ..ReadColumns::default() }
+        let mut read = ReadColumns::default();
+        *read.column(column) = ReadColumn::Stored(bytes, KeptPages::new());
+        read
     }
 
     /// Bytes that it takes up in memory, about.
     pub(super) fn bytes(&self) -> usize {
-        let pages = |kept: &KeptPages| kept.values().map(|page| page.len()).sum::<usize>();
-        let stored = self.stored.values().map(|(bytes, kept)| bytes.len() + pages(kept));
-        stored.chain(self.decoded.values().map(|chunk| chunk.memory())).sum()
+        let of = |column: &ReadColumn| match column {
+            ReadColumn::Unread => 0,
+            ReadColumn::Stored(bytes, kept) => {
+                bytes.len() + kept.values().map(|page| page.memory()).sum::<usize>()
+            }
+            ReadColumn::Decoded(chunk) => chunk.memory(),
+        };
+        self.columns.iter().map(of).sum()
+    }
+
+    fn column(&mut self, number: usize) -> &mut ReadColumn {
+        if self.columns.len() <= number {
+            self.columns.resize_with(number + 1, ReadColumn::default);
+        }
+        &mut self.columns[number]
     }
 
     /// Has as much memory again as at first, as what was read is at rest.
@@ -97,8 +117,7 @@ impl ReadColumns {
 
 impl Default for ReadColumns {
     fn default() -> ReadColumns {
-        let (stored, decoded) = Default::default();
-        ReadColumns { budget: BUDGET, stored, decoded }
+        ReadColumns { budget: BUDGET, columns: Vec::new() }
     }
 }
 
@@ -137,7 +156,7 @@ impl<'s> ColumnsOfGroup<'s> {
     /// Goes through some rows of a column. Only their pages are decoded, unless all were before.
     pub(super) fn cursor(&mut self, column: usize, rows: Range<usize>) -> Result<SharedCursor, SegmentError> {
         let kind = self.segment.kind(column);
-        if let Some(chunk) = self.read.decoded.get(&column) {
+        if let ReadColumn::Decoded(chunk) = self.read.column(column) {
             let mut cursor = ColumnCursor::of(kind, Arc::clone(chunk));
             cursor.pass(rows.start);
             return Ok(cursor);
@@ -148,20 +167,20 @@ impl<'s> ColumnsOfGroup<'s> {
         let chunk = segment.decode(group, (column, stored), rows, &mut memory)?;
         let chunk = Arc::new(chunk);
         if is_whole {
-            self.read.decoded.insert(column, Arc::clone(&chunk));
-            self.read.stored.remove(&column);
+            *self.read.column(column) = ReadColumn::Decoded(Arc::clone(&chunk));
         }
         Ok(ColumnCursor::of(kind, chunk))
     }
 
     /// The bytes of a column as they are stored, and the memory to decode them with.
     pub(super) fn stored(&mut self, column: usize) -> Result<(&[u8], PageMemory<'_>), SegmentError> {
-        let ReadColumns { budget, stored, .. } = &mut *self.read;
-        let (stored, kept) = match stored.entry(column) {
-            Entry::Occupied(stored) => stored.into_mut(),
-            Entry::Vacant(place) => {
-                place.insert((self.segment.column_bytes(self.group, column)?, KeptPages::new()))
-            }
+        if !matches!(self.read.column(column), ReadColumn::Stored(..)) {
+            let bytes = self.segment.column_bytes(self.group, column)?;
+            *self.read.column(column) = ReadColumn::Stored(bytes, KeptPages::new());
+        }
+        let ReadColumns { budget, columns } = &mut *self.read;
+        let Some(ReadColumn::Stored(stored, kept)) = columns.get_mut(column) else {
+            unreachable!("it was put there");
         };
         Ok((stored, PageMemory { budget, kept }))
     }
@@ -256,8 +275,8 @@ impl<'w> VersionProjection<'w> {
 /// The versions of a group's decisions, and which row is of which.
 pub(super) struct GroupVersions<'w> {
     pub(super) all: Vec<VersionProjection<'w>>,
-    /// The number of each row's version; [`NO_VERSION`] of reports.
-    pub(super) of_rows: Vec<u32>,
+    /// The number of each row's version, or the one of all rows; [`NO_VERSION`] of reports.
+    of_rows: Vec<u32>,
 }
 
 impl<'w> GroupVersions<'w> {
@@ -282,9 +301,17 @@ impl<'w> GroupVersions<'w> {
             before = Some((places, number));
             versions.of_rows.push(number);
         }
-        // Most groups have decisions of one version alone.
-        versions.of_rows.resize(rows, versions.of_rows.first().copied().unwrap_or(NO_VERSION));
         Ok(versions)
+    }
+
+    /// The number of a row's version.
+    pub(super) fn of(&self, row: usize) -> Option<usize> {
+        let number = match &self.of_rows[..] {
+            // Most groups have decisions of one version alone.
+            [only] => *only,
+            of_rows => *of_rows.get(row)?,
+        };
+        Some(number as usize)
     }
 
     /// The number of a row's version, which is added if it is new.
@@ -388,8 +415,7 @@ impl<'v, 'w> RowCursors<'v, 'w> {
     fn show(&mut self, row: usize, look: &mut dyn RecordVisitor<'w>) -> Option<()> {
         let id = self.id.next().text()?.parse().ok()?;
         let time = Time(self.time.next().integer()?);
-        let version = *self.versions.of_rows.get(row)?;
-        match self.versions.all.get(version as usize) {
+        match self.versions.all.get(self.versions.of(row)?) {
             Some(version) => self.show_decision((id, time), version, look),
             None => self.show_report((id, time), look),
         }

@@ -8,9 +8,10 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use event::Type;
+use memchr::memmem;
 
 use super::{ColumnsFormat, PAGE_ROWS};
 use crate::compression::decompress;
@@ -37,6 +38,8 @@ pub(super) struct DecodedChunk {
     pub(super) begin: (usize, usize),
     /// The bytes in which texts lie.
     arena: Vec<u8>,
+    /// All entries have one level, and all values are one that lies in one place.
+    is_uniform: bool,
 }
 
 /// The values of a column, without the missing ones.
@@ -69,6 +72,7 @@ impl DecodedChunk {
             values: DecodedValues::Bools(Vec::new()),
             begin: (0, 0),
             arena: Vec::new(),
+            is_uniform: false,
         }
     }
 
@@ -83,11 +87,20 @@ impl DecodedChunk {
         self.levels.len() + self.repeats.len() + values + self.arena.len()
     }
 
-    /// Returns true if all entries have one level, and all values are one that lies in one place.
+    /// Returns true if all entries have one level, and all values are one that lies in one place, as far as that was noticed.
     pub(super) fn is_uniform(&self) -> bool {
-        let DecodedValues::Texts(texts) = &self.values else { return false };
-        self.levels.windows(2).all(|pair| pair[0] == pair[1])
-            && texts.windows(2).all(|pair| pair[0] == pair[1])
+        self.is_uniform
+    }
+
+    /// Returns how many of these entries have a value.
+    pub(super) fn values_among(&self, entries: Range<usize>, kind: Type) -> usize {
+        let levels = self.levels.get(entries.start..entries.end.min(self.levels.len())).unwrap_or_default();
+        // In most columns all entries have one, or none.
+        match self.values.len() {
+            0 => 0,
+            all if all == self.levels.len() => levels.len(),
+            _ => levels.iter().filter(|level| **level == full(kind)).count(),
+        }
     }
 
     /// The bytes in which texts lie: each begins behind the four bytes of its length, or some bytes further on.
@@ -98,6 +111,10 @@ impl DecodedChunk {
     /// Hands on the rows that have this text, of a column without lists.
     pub(super) fn rows_with(&self, text: &[u8], each: &mut dyn FnMut(usize)) {
         let DecodedValues::Texts(texts) = &self.values else { return };
+        // Most columns that are looked through do not have it.
+        if memmem::find(&self.arena, text).is_none() {
+            return;
+        }
         let rows = self.levels.iter().enumerate().filter(|(_, level)| **level > 0);
         for ((row, _), (start, length)) in rows.zip(texts) {
             let is_long = *length as usize == text.len();
@@ -115,9 +132,39 @@ impl DecodedChunk {
     }
 }
 
+/// A page that was decompressed.
+#[derive(Debug)]
+pub(super) struct KeptPage {
+    bytes: Vec<u8>,
+    /// Where each text of a dictionary begins, once one was asked for.
+    starts: OnceLock<Vec<u32>>,
+}
+
+impl KeptPage {
+    /// Bytes that it takes up in memory, about.
+    pub(super) fn memory(&self) -> usize {
+        self.bytes.len() + self.starts.get().map_or(0, |starts| size_of_val(starts.as_slice()))
+    }
+
+    /// The bytes from the text with this number on, of a page of so many texts.
+    fn rest_from_text(&self, number: usize, count: usize) -> Option<&[u8]> {
+        let starts = self.starts.get_or_init(|| {
+            let mut at = 0usize;
+            let next = || {
+                let start = u32::try_from(at).ok()?;
+                let length = self.bytes.get(at..)?.first_chunk::<4>()?;
+                at = at.checked_add(4)?.checked_add(u32::from_le_bytes(*length) as usize)?;
+                Some(start)
+            };
+            std::iter::from_fn(next).take(count).collect()
+        });
+        self.bytes.get(*starts.get(number)? as usize..)
+    }
+}
+
 /// The pages of a column that were decompressed for one of their rows, by the places where they end: others of their rows may be
 /// wanted next.
-pub(super) type KeptPages = HashMap<usize, Arc<Vec<u8>>>;
+pub(super) type KeptPages = HashMap<usize, Arc<KeptPage>>;
 
 /// The memory with which a column is decoded.
 #[derive(Debug)]
@@ -213,13 +260,33 @@ impl Page<'_> {
     }
 
     /// Its content, decompressed once for all of its rows that are read one by one.
-    fn kept(&self, form: ColumnsFormat, memory: &mut PageMemory<'_>) -> Option<Arc<Vec<u8>>> {
-        if let Some(raw) = memory.kept.get(&self.end) {
-            return Some(Arc::clone(raw));
+    fn kept(&self, form: ColumnsFormat, memory: &mut PageMemory<'_>) -> Option<Arc<KeptPage>> {
+        if let Some(kept) = memory.kept.get(&self.end) {
+            return Some(Arc::clone(kept));
         }
-        let raw = Arc::new(self.raw(form, memory.budget)?);
-        memory.kept.insert(self.end, Arc::clone(&raw));
-        Some(raw)
+        let bytes = self.raw(form, memory.budget)?;
+        let kept = Arc::new(KeptPage { bytes, starts: OnceLock::new() });
+        memory.kept.insert(self.end, Arc::clone(&kept));
+        Some(kept)
+    }
+
+    /// Appends the value with this number of a dictionary.
+    fn read_known(
+        &self,
+        form: ColumnsFormat,
+        number: u32,
+        chunk: &mut DecodedChunk,
+        memory: &mut PageMemory<'_>,
+    ) -> Option<()> {
+        let PageKind::Dictionary { values } = self.head.kind else { return None };
+        let number = usize::try_from(number).ok().filter(|number| *number < values)?;
+        let kept = self.kept(form, memory)?;
+        match &mut chunk.values {
+            DecodedValues::Texts(_) => {
+                chunk.values.read_plain_at(kept.rest_from_text(number, values)?, 0, &mut chunk.arena)
+            }
+            values => values.read_plain_at(&kept.bytes, number, &mut chunk.arena),
+        }
     }
 
     /// Returns the number of rows that each page has but the last, as far as their heads tell: not how many of a list's
@@ -258,7 +325,7 @@ fn decode_row(
         return None;
     }
     let raw = page.kept(form, memory)?;
-    let (length, rest) = raw.split_first_chunk::<4>()?;
+    let (length, rest) = raw.bytes.split_first_chunk::<4>()?;
     let (levels, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
     let (level, values_before) = number_at(levels, 1, row)?;
     let mut chunk = DecodedChunk { values: DecodedValues::of(kind), ..DecodedChunk::default() };
@@ -267,12 +334,9 @@ fn decode_row(
         return Some(chunk);
     }
     if by_dictionary {
-        let dictionary = pages.first()?;
-        let PageKind::Dictionary { values } = dictionary.head.kind else { return None };
         let (width, indices) = rest.split_first()?;
-        let (index, _) = number_at(indices, *width, values_before)?;
-        let index = usize::try_from(index).ok().filter(|index| *index < values)?;
-        chunk.values.read_plain_at(&dictionary.kept(form, memory)?, index, &mut chunk.arena)?;
+        let (number, _) = number_at(indices, *width, values_before)?;
+        pages.first()?.read_known(form, number, &mut chunk, memory)?;
     } else {
         chunk.values.read_plain_at(rest, values_before, &mut chunk.arena)?;
     }
@@ -293,7 +357,7 @@ fn decode_list_row(
     });
     let (page, entries, by_dictionary) = data.nth(row / page_rows)?;
     let raw = page.kept(form, memory)?;
-    let mut rest = raw.as_slice();
+    let mut rest = raw.bytes.as_slice();
     let (repeats, levels) = (counted_bytes(&mut rest)?, counted_bytes(&mut rest)?);
     let range = entries_of_row(repeats, entries, row % page_rows)?;
     let mut chunk = DecodedChunk { values: DecodedValues::of(Type::List), ..DecodedChunk::default() };
@@ -306,14 +370,10 @@ fn decode_list_row(
     }
     let values = values_before..values_before + items;
     if by_dictionary && items > 0 {
-        let dictionary = pages.first()?;
-        let PageKind::Dictionary { values: known } = dictionary.head.kind else { return None };
-        let plain = dictionary.kept(form, memory)?;
         let (width, indices) = rest.split_first()?;
         for value in values {
-            let (index, _) = number_at(indices, *width, value)?;
-            let index = usize::try_from(index).ok().filter(|index| *index < known)?;
-            chunk.values.read_plain_at(&plain, index, &mut chunk.arena)?;
+            let (number, _) = number_at(indices, *width, value)?;
+            pages.first()?.read_known(form, number, &mut chunk, memory)?;
         }
     } else {
         for value in values {
@@ -395,7 +455,7 @@ pub(super) fn find_text(
         let page = &pages[number];
         let PageKind::Data { entries, by_dictionary: false } = page.head.kind else { return None };
         let raw = page.kept(form, memory)?;
-        let (length, rest) = raw.split_first_chunk::<4>()?;
+        let (length, rest) = raw.bytes.split_first_chunk::<4>()?;
         let (levels, mut rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
         let last = entries.checked_sub(1)?;
         if number_at(levels, 1, last)? != (1, last) {
@@ -445,7 +505,15 @@ fn decode_pages<'p>(
         _ => chunk.levels.len(),
     };
     let begins = chunk.repeats.first().is_none_or(|repeat| *repeat == 0);
+    chunk.is_uniform = match &chunk.values {
+        DecodedValues::Texts(texts) => are_alike(&chunk.levels) && are_alike(texts),
+        _ => false,
+    };
     (found == rows && begins).then_some(chunk)
+}
+
+fn are_alike<T: PartialEq>(items: &[T]) -> bool {
+    items.windows(2).all(|pair| pair[0] == pair[1])
 }
 
 impl DecodedChunk {
@@ -458,8 +526,7 @@ impl DecodedChunk {
             }
             _ => rows.min(self.levels.len()),
         };
-        let full = full(kind);
-        self.begin = (entries, self.levels[..entries].iter().filter(|level| **level == full).count());
+        self.begin = (entries, self.values_among(0..entries, kind));
     }
 
     fn read_page(
@@ -489,6 +556,15 @@ impl DecodedChunk {
 }
 
 impl DecodedValues {
+    fn len(&self) -> usize {
+        match self {
+            DecodedValues::Bools(values) => values.len(),
+            DecodedValues::Integers(values) => values.len(),
+            DecodedValues::Floats(values) => values.len(),
+            DecodedValues::Texts(texts) => texts.len(),
+        }
+    }
+
     fn of(kind: Type) -> DecodedValues {
         match kind {
             Type::Bool => DecodedValues::Bools(Vec::new()),

@@ -774,9 +774,7 @@ impl<C: Borrow<DecodedChunk>> ColumnCursor<C> {
         } else {
             self.entry += rows;
         }
-        let passed = chunk.levels.get(from..self.entry.min(chunk.levels.len())).unwrap_or_default();
-        let full = pages::full(self.kind);
-        self.value += passed.iter().filter(|level| **level == full).count();
+        self.value += chunk.values_among(from..self.entry, self.kind);
     }
 
     /// Returns true if all rows have the same value, as far as that is seen from where it lies.

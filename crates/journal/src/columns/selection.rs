@@ -19,7 +19,8 @@ const NOTED_BYTES_MAX: usize = 256 << 10;
 
 /// The rows of a group that are wanted.
 pub(super) struct RowSelection {
-    is_wanted: Vec<bool>,
+    /// Rising.
+    pub(super) rows: Vec<usize>,
 }
 
 impl RowSelection {
@@ -29,8 +30,10 @@ impl RowSelection {
         query: &RowQuery<'_>,
         versions: &GroupVersions<'_>,
     ) -> Result<RowSelection, SegmentError> {
-        let is_wanted = |number: &u32| versions.all.get(*number as usize).is_some_and(|of| of.is_wanted);
-        let mut rows = RowSelection { is_wanted: versions.of_rows.iter().map(is_wanted).collect() };
+        let of = |row: usize| versions.of(row).and_then(|number| versions.all.get(number));
+        let is_wanted = |row: &usize| of(*row).is_some_and(|version| version.is_wanted);
+        let all = 0..columns.group().rows as usize;
+        let mut rows = RowSelection { rows: all.filter(is_wanted).collect() };
         rows.retain_by_verdict(columns, query)?;
         rows.retain_by_id(columns, query)?;
         // A fact may lie beside its column.
@@ -38,12 +41,6 @@ impl RowSelection {
             rows.retain_by_facts(columns, versions)?;
         }
         Ok(rows)
-    }
-
-    /// The rows, rising.
-    pub(super) fn rows(&self) -> Vec<usize> {
-        let wanted = self.is_wanted.iter().enumerate().filter(|(_, is_wanted)| **is_wanted);
-        wanted.map(|(row, _)| row).collect()
     }
 
     fn retain_by_verdict(
@@ -90,12 +87,10 @@ impl RowSelection {
         versions: &GroupVersions<'_>,
     ) -> Result<(), SegmentError> {
         for (number, version) in versions.all.iter().enumerate() {
-            let is_of = |row: usize| versions.of_rows.get(row).is_some_and(|of| *of as usize == number);
             for test in version.tests {
-                let mut open = OpenRows::new(
-                    self.is_wanted.iter().enumerate().map(|(row, is_wanted)| *is_wanted && is_of(row)),
-                );
-                if open.are_none() {
+                let of_version = self.rows.iter().filter(|row| versions.of(**row) == Some(number));
+                let mut open = OpenRows::new(of_version);
+                if open.0.is_empty() {
                     break;
                 }
                 for fact in test.facts() {
@@ -115,10 +110,10 @@ impl RowSelection {
         of: &[usize],
         passes: &mut dyn FnMut(ColumnEntry<'_>) -> Option<bool>,
     ) -> Result<(), SegmentError> {
-        let mut open = OpenRows::new(self.is_wanted.iter().copied());
-        if open.are_none() {
+        if self.rows.is_empty() {
             return Ok(());
         }
+        let mut open = OpenRows::new(self.rows.iter());
         for column in of {
             let column = columns.whole(*column)?;
             open.test(Some(column), passes).ok_or_else(|| columns.damaged())?;
@@ -127,32 +122,24 @@ impl RowSelection {
         Ok(())
     }
 
+    /// Drops those of tested rows of which nothing has passed.
     fn drop_open(&mut self, open: &OpenRows) {
-        for (wanted, state) in self.is_wanted.iter_mut().zip(&open.0) {
-            *wanted &= *state != RowState::Open;
-        }
+        let mut open = open.0.iter().filter(|row| !row.has_passed).map(|row| row.number).peekable();
+        self.rows.retain(|row| open.next_if_eq(row).is_none());
     }
 }
 
-/// The rows that a test is for, and those that have passed.
-struct OpenRows(Vec<RowState>);
+/// The rows that a test is for, rising.
+struct OpenRows(Vec<OpenRow>);
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum RowState {
-    /// The test is for another version's rows.
-    Other,
-    /// Nothing of it has passed so far.
-    Open,
-    Passed,
+struct OpenRow {
+    number: usize,
+    has_passed: bool,
 }
 
 impl OpenRows {
-    fn new(is_open: impl Iterator<Item = bool>) -> OpenRows {
-        OpenRows(is_open.map(|is_open| if is_open { RowState::Open } else { RowState::Other }).collect())
-    }
-
-    fn are_none(&self) -> bool {
-        !self.0.contains(&RowState::Open)
+    fn new<'r>(rows: impl Iterator<Item = &'r usize>) -> OpenRows {
+        OpenRows(rows.map(|number| OpenRow { number: *number, has_passed: false }).collect())
     }
 
     /// Tests a fact of open rows, one by one only where nothing tells of all at once. `None` if a value is none of its type.
@@ -175,10 +162,10 @@ impl OpenRows {
         }
     }
 
-    /// Notes that a row has passed, if it is open.
+    /// Notes that a row has passed, if it is among these.
     fn pass(&mut self, row: usize) {
-        if let Some(state) = self.0.get_mut(row).filter(|state| **state == RowState::Open) {
-            *state = RowState::Passed;
+        if let Ok(place) = self.0.binary_search_by_key(&row, |row| row.number) {
+            self.0[place].has_passed = true;
         }
     }
 
@@ -189,14 +176,17 @@ impl OpenRows {
         passes: &mut dyn FnMut(ColumnEntry<'_>) -> Option<bool>,
     ) -> Option<()> {
         let mut answers = AnswerMemo::new(column.as_ref().map_or(0, |column| column.texts().len()));
-        for state in &mut self.0 {
+        let mut next = 0;
+        for row in self.0.iter_mut().filter(|row| !row.has_passed) {
             let entry = match &mut column {
-                Some(cursor) => cursor.next(),
+                Some(cursor) => {
+                    cursor.pass(row.number - next);
+                    cursor.next()
+                }
                 None => ColumnEntry::missing(),
             };
-            if *state == RowState::Open && answers.of(entry, passes)? {
-                *state = RowState::Passed;
-            }
+            next = row.number + 1;
+            row.has_passed = answers.of(entry, passes)?;
         }
         Some(())
     }

@@ -25,6 +25,7 @@ use super::{
     ITEMS_MAX, MAGIC, NO_EFFECTS, OWN, OWN_HEAD_BYTES, PAGE_BYTES, REPORT, ReportDetail, RowGroup, SIGNAL,
     UNCOUNTED, own, pages,
 };
+use crate::bloom::VALUE_BITS;
 use crate::compression::{LEVEL, compress};
 use crate::encoding::DecisionHead;
 use crate::encoding::{self, ArrivalInfo, RecordReader, RecordStart, RecordWrite, ValueRef};
@@ -301,7 +302,7 @@ impl<S: ColumnarSink> ColumnarWriter<S> {
             group.append_column(&bytes, closed).map_err(failed)?;
         }
         group.close().map_err(failed)?;
-        let summary = gathered.summary.finish();
+        let summary = gathered.summary.finish(VALUE_BITS);
         let filters = summary.stored();
         self.file.write_all(&filters).map_err(io_error(&self.path))?;
         self.at += filters.len() as u64;

@@ -81,9 +81,10 @@ impl AdmissionQueue {
         AdmissionQueue::new(["page", "pages of metrics"], 1)
     }
 
-    /// A gate for searches in past decisions, each of which reads a bounded part of them.
+    /// A gate for searches in past decisions, each of which reads a bounded part of them. There are two a processor, as the next one
+    /// needs a moment to begin, and others have to read from a disk. Their threads leave the processors to all others.
     pub(crate) fn of_searches(threads: &Arc<CostlyThreads>) -> AdmissionQueue {
-        AdmissionQueue::new(["search", "searches"], processors()).on(threads)
+        AdmissionQueue::new(["search", "searches"], 2 * processors()).on(threads)
     }
 
     /// The gate whose calls are worked on by these threads.
