@@ -77,7 +77,7 @@ enum BlockContent {
 /// Records one behind the other.
 #[derive(Debug)]
 struct RowRecords {
-    bytes: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
     /// The ids of the records and where each begins, once somebody has gone through them.
     starts: OnceCell<Vec<(RecordId, usize)>>,
 }
@@ -92,7 +92,7 @@ struct StoredRows {
 }
 
 impl RowRecords {
-    fn new(bytes: Vec<u8>) -> RowRecords {
+    fn new(bytes: Arc<Vec<u8>>) -> RowRecords {
         RowRecords { bytes, starts: OnceCell::new() }
     }
 
@@ -122,7 +122,7 @@ impl StoredRows {
     fn records(&self) -> Option<&RowRecords> {
         if self.records.get().is_none() {
             let bytes = decompress(&self.content, self.bytes).ok()?;
-            return Some(self.records.get_or_init(|| RowRecords::new(bytes)));
+            return Some(self.records.get_or_init(|| RowRecords::new(Arc::new(bytes))));
         }
         self.records.get()
     }
@@ -138,7 +138,7 @@ struct OpenGroup {
 
 impl OpenGroup {
     fn new(columns: &Arc<ColumnarSegment>, number: usize) -> OpenGroup {
-        let read = RefCell::new(columns.take_read(number));
+        let read = RefCell::new(columns.read_before(number));
         OpenGroup { columns: Arc::clone(columns), number, read }
     }
 }
@@ -146,7 +146,7 @@ impl OpenGroup {
 impl Drop for OpenGroup {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            self.columns.give_back(self.number, std::mem::take(self.read.get_mut()));
+            self.columns.hand_in(self.number, std::mem::take(self.read.get_mut()));
         }
     }
 }
@@ -158,7 +158,7 @@ impl Block {
     }
 
     /// Records on their way to a file.
-    pub(super) fn of_waiting(head: BlockInfo, bytes: Vec<u8>) -> Block {
+    pub(super) fn of_waiting(head: BlockInfo, bytes: Arc<Vec<u8>>) -> Block {
         Block { head, content: BlockContent::Waiting(RowRecords::new(bytes)), file: None }
     }
 
@@ -223,8 +223,8 @@ impl Block {
     /// The bytes of its records, as rows have them.
     pub(super) fn bytes(&self) -> Result<Vec<u8>, SegmentError> {
         match &self.content {
-            BlockContent::Waiting(records) => Ok(records.bytes.clone()),
-            BlockContent::Rows(rows) => Ok(self.records_of(rows)?.bytes.clone()),
+            BlockContent::Waiting(records) => Ok(records.bytes.to_vec()),
+            BlockContent::Rows(rows) => Ok(self.records_of(rows)?.bytes.to_vec()),
             BlockContent::Columns(open) => {
                 let mut bytes = Vec::new();
                 let group = (open.number, &mut *open.read.borrow_mut());

@@ -710,7 +710,8 @@ impl DecisionSource for Journal {
         let state = self.shared.state.lock();
         let parts = [&state.pending, &*state.writing].into_iter().flat_map(|pending| pending.parts());
         let parts = parts.filter(|part| part.extent.first < ids.below && part.extent.last >= ids.from);
-        let waiting = parts.map(|part| Block::of_waiting(part.extent.info(), part.bytes.clone())).collect();
+        let waiting =
+            parts.map(|part| Block::of_waiting(part.extent.info(), Arc::clone(&part.bytes))).collect();
         let segments = state.segments.iter().map(|segment| (segment.first, segment.file.clone())).collect();
         drop(state);
         Ok(RankedBlocks::new(ids, segments, waiting, Arc::clone(&self.known)))
@@ -755,10 +756,10 @@ impl JournalState {
     }
 
     /// Returns the chunks that are on their way and wanted, newer first.
-    fn waiting(&self, mut wanted: impl FnMut(&RecordChunk) -> bool) -> Vec<Vec<u8>> {
+    fn waiting(&self, mut wanted: impl FnMut(&RecordChunk) -> bool) -> Vec<Arc<Vec<u8>>> {
         let all =
             [&self.pending, &*self.writing].into_iter().flat_map(|pending| pending.parts().iter().rev());
-        all.filter(|part| wanted(part)).map(|part| part.bytes.clone()).collect()
+        all.filter(|part| wanted(part)).map(|part| Arc::clone(&part.bytes)).collect()
     }
 
     /// Returns true if a record is as safe as the durability asks: it is neither waiting nor being written. Ids of concurrent

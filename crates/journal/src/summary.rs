@@ -541,14 +541,14 @@ mod tests {
             });
             probes.filter(|passes| *passes).count()
         };
-        assert!(passes(&|probe, number| probe.text(&format!("wp-{number}-login"))) < 30);
-        assert!(passes(&|probe, number| probe.rule(&format!("R{number}"))) < 30);
+        assert!(passes(&|probe, number| probe.text(&format!("wp-{number}-login"))) <= 3);
+        assert!(passes(&|probe, number| probe.rule(&format!("R{number}"))) <= 3);
         let row = samples::row(Vec::new());
         let kind = row.keys[0].kind;
-        assert!(passes(&|probe, number| probe.key(&row.pipeline, kind, Shingle(number + 77))) < 30);
+        assert!(passes(&|probe, number| probe.key(&row.pipeline, kind, Shingle(number + 77))) <= 3);
         // Of a kind that no row has a key of nothing is known.
         assert_eq!(passes(&|probe, number| probe.key(&row.pipeline, Kind(900), Shingle(number))), 1000);
-        assert!(passes(&|probe, number| probe.key(&format!("p{number}"), Kind(900), Shingle(number))) < 30);
+        assert!(passes(&|probe, number| probe.key(&format!("p{number}"), Kind(900), Shingle(number))) <= 3);
         assert_eq!(passes(&|probe, number| probe.text(&texts(number))), 1000);
     }
 }

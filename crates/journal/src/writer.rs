@@ -44,7 +44,16 @@ pub(super) struct PendingRecords {
 #[derive(Debug)]
 pub(super) struct RecordChunk {
     pub(super) extent: BlockExtent,
-    pub(super) bytes: Vec<u8>,
+    /// Shared with those who look at them: whoever reads must not copy them while nobody can append.
+    pub(super) bytes: Arc<Vec<u8>>,
+}
+
+/// Records one behind the other, in a buffer from before if there is one.
+fn joined(buffer: Option<Vec<u8>>, records: &[&[u8]]) -> Arc<Vec<u8>> {
+    let mut buffer = buffer.unwrap_or_default();
+    buffer.reserve(records.iter().map(|records| records.len()).sum::<usize>().max(BLOCK_BYTES));
+    records.iter().for_each(|records| buffer.extend_from_slice(records));
+    Arc::new(buffer)
 }
 
 /// Adds the versions that are not there yet.
@@ -63,13 +72,13 @@ impl PendingRecords {
         match self.parts.last_mut().filter(|part| part.bytes.len() < BLOCK_BYTES) {
             Some(part) => {
                 part.extent = part.extent.and(extent);
-                part.bytes.extend_from_slice(bytes);
+                match Arc::get_mut(&mut part.bytes) {
+                    Some(before) => before.extend_from_slice(bytes),
+                    // Somebody is looking at it.
+                    None => part.bytes = joined(self.spares.pop(), &[&part.bytes, bytes]),
+                }
             }
-            None => {
-                let mut buffer = self.spares.pop().unwrap_or_default();
-                buffer.extend_from_slice(bytes);
-                self.parts.push(RecordChunk { extent, bytes: buffer });
-            }
+            None => self.parts.push(RecordChunk { extent, bytes: joined(self.spares.pop(), &[bytes]) }),
         }
     }
 
@@ -80,8 +89,10 @@ impl PendingRecords {
 
     /// Puts what was before it in front.
     fn put_back(&mut self, before: &PendingRecords) {
-        let again =
-            before.parts.iter().map(|part| RecordChunk { extent: part.extent, bytes: part.bytes.clone() });
+        let again = before
+            .parts
+            .iter()
+            .map(|part| RecordChunk { extent: part.extent, bytes: Arc::clone(&part.bytes) });
         self.parts.splice(..0, again);
         self.bytes += before.bytes;
         add_versions(&mut self.versions, &before.versions);
@@ -107,9 +118,10 @@ impl PendingRecords {
 
     /// The buffers of what was written, but for those that held a huge record.
     fn into_spares(self) -> Vec<Vec<u8>> {
-        let buffers = self.parts.into_iter().map(|mut part| {
-            part.bytes.clear();
-            part.bytes
+        let buffers = self.parts.into_iter().filter_map(|part| {
+            let mut buffer = Arc::into_inner(part.bytes)?;
+            buffer.clear();
+            Some(buffer)
         });
         buffers.filter(|buffer| buffer.capacity() <= 2 * BLOCK_BYTES).take(SPARES_MAX).collect()
     }
@@ -389,11 +401,14 @@ mod tests {
         /// Pending records stay in order, and none is lost, however often some are taken and put back.
         #[test]
         fn what_waits_keeps_its_order(
-            steps in prop::collection::vec((0usize..3, 0usize..3 * BLOCK_BYTES), 1..30),
+            steps in prop::collection::vec((0usize..4, 0usize..3 * BLOCK_BYTES), 1..30),
         ) {
             let (mut pending, mut taken, mut pushed) = (PendingRecords::default(), Vec::new(), 0u64);
+            // What somebody looks at, and what that was when they began.
+            let mut seen: Vec<(Arc<Vec<u8>>, Vec<u8>)> = Vec::new();
             for (step, bytes) in steps {
                 match step {
+                    3 => seen.extend(pending.parts().iter().map(|part| (Arc::clone(&part.bytes), part.bytes.to_vec()))),
                     0 => {
                         pushed += 1;
                         pending.push(RecordId(pushed), Time(pushed as i64), &vec![pushed as u8; bytes]);
@@ -410,6 +425,7 @@ mod tests {
                         }
                     }
                 }
+                prop_assert!(seen.iter().all(|(now, before)| **now == *before));
                 let all = || taken.iter().chain([&pending]);
                 let extents: Vec<BlockExtent> = all().flat_map(|it| &it.parts).map(|part| part.extent).collect();
                 prop_assert_eq!(extents.iter().map(|it| u64::from(it.count)).sum::<u64>(), pushed);

@@ -62,8 +62,9 @@ fn show_rows<'w>(
     Ok(())
 }
 
-/// The columns of a group that were read so far: who looks at a group and then takes records from it reads each once.
-#[derive(Debug)]
+/// The columns of a group that were read so far: who looks at a group and then takes records from it reads each once. A copy shares
+/// their content.
+#[derive(Clone, Debug)]
 pub(crate) struct ReadColumns {
     budget: usize,
     /// The columns by their numbers, as far as one of them was read.
@@ -71,12 +72,12 @@ pub(crate) struct ReadColumns {
 }
 
 /// A column, as far as it was read.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 enum ReadColumn {
     #[default]
     Unread,
     /// As it is stored, with those of its pages of which a row was read alone.
-    Stored(Vec<u8>, KeptPages),
+    Stored(Arc<Vec<u8>>, KeptPages),
     /// All of its rows.
     Decoded(Arc<DecodedChunk>),
 }
@@ -86,7 +87,7 @@ impl ReadColumns {
     #[cfg(test)]
     pub(super) fn of_stored(column: usize, bytes: Vec<u8>) -> ReadColumns {
         let mut read = ReadColumns::default();
-        *read.column(column) = ReadColumn::Stored(bytes, KeptPages::new());
+        *read.column(column) = ReadColumn::Stored(Arc::new(bytes), KeptPages::default());
         read
     }
 
@@ -94,9 +95,7 @@ impl ReadColumns {
     pub(super) fn bytes(&self) -> usize {
         let of = |column: &ReadColumn| match column {
             ReadColumn::Unread => 0,
-            ReadColumn::Stored(bytes, kept) => {
-                bytes.len() + kept.values().map(|page| page.memory()).sum::<usize>()
-            }
+            ReadColumn::Stored(bytes, kept) => bytes.len() + kept.memory(),
             ReadColumn::Decoded(chunk) => chunk.memory(),
         };
         self.columns.iter().map(of).sum()
@@ -107,6 +106,18 @@ impl ReadColumns {
             self.columns.resize_with(number + 1, ReadColumn::default);
         }
         &mut self.columns[number]
+    }
+
+    /// Adds what others have read of the group.
+    pub(super) fn add(&mut self, others: ReadColumns) {
+        for (number, other) in others.columns.into_iter().enumerate() {
+            let own = self.column(number);
+            match (&mut *own, other) {
+                (ReadColumn::Decoded(_), _) | (_, ReadColumn::Unread) => {}
+                (ReadColumn::Stored(_, kept), ReadColumn::Stored(_, more)) => kept.add(more),
+                (_, other) => *own = other,
+            }
+        }
     }
 
     /// Has as much memory again as at first, as what was read is at rest.
@@ -175,8 +186,8 @@ impl<'s> ColumnsOfGroup<'s> {
     /// The bytes of a column as they are stored, and the memory to decode them with.
     pub(super) fn stored(&mut self, column: usize) -> Result<(&[u8], PageMemory<'_>), SegmentError> {
         if !matches!(self.read.column(column), ReadColumn::Stored(..)) {
-            let bytes = self.segment.column_bytes(self.group, column)?;
-            *self.read.column(column) = ReadColumn::Stored(bytes, KeptPages::new());
+            let bytes = Arc::new(self.segment.column_bytes(self.group, column)?);
+            *self.read.column(column) = ReadColumn::Stored(bytes, KeptPages::default());
         }
         let ReadColumns { budget, columns } = &mut *self.read;
         let Some(ReadColumn::Stored(stored, kept)) = columns.get_mut(column) else {
@@ -305,13 +316,27 @@ impl<'w> GroupVersions<'w> {
     }
 
     /// The number of a row's version.
-    pub(super) fn of(&self, row: usize) -> Option<usize> {
+    fn of(&self, row: usize) -> Option<usize> {
         let number = match &self.of_rows[..] {
-            // Most groups have decisions of one version alone.
             [only] => *only,
             of_rows => *of_rows.get(row)?,
         };
         Some(number as usize)
+    }
+
+    /// The rows among these whose version is one that `is_wanted`.
+    pub(super) fn rows(
+        &self,
+        rows: impl Iterator<Item = usize>,
+        is_wanted: impl Fn(usize, &VersionProjection<'w>) -> bool,
+    ) -> Vec<usize> {
+        let has = |number: usize| self.all.get(number).is_some_and(|version| is_wanted(number, version));
+        match &self.of_rows[..] {
+            // Most groups have decisions of one version alone.
+            [only] if has(*only as usize) => rows.collect(),
+            [_] => Vec::new(),
+            of_rows => rows.filter(|row| of_rows.get(*row).is_some_and(|of| has(*of as usize))).collect(),
+        }
     }
 
     /// The number of a row's version, which is added if it is new.

@@ -6,7 +6,6 @@
 //! The encodings are those of <https://parquet.apache.org/docs/file-format/data-pages/encodings/>, the page's head is
 //! Thrift's compact protocol.
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -115,13 +114,41 @@ impl DecodedChunk {
         if memmem::find(&self.arena, text).is_none() {
             return;
         }
-        let rows = self.levels.iter().enumerate().filter(|(_, level)| **level > 0);
-        for ((row, _), (start, length)) in rows.zip(texts) {
-            let is_long = *length as usize == text.len();
-            if is_long && self.arena.get(*start as usize..).is_some_and(|rest| rest.starts_with(text)) {
+        self.each_text(texts, |row, (start, length)| {
+            let is_long = length as usize == text.len();
+            if is_long && self.arena.get(start as usize..).is_some_and(|rest| rest.starts_with(text)) {
                 each(row);
             }
+        });
+    }
+
+    /// The rows that have a text in which one of these places, rising, lies, of a column without lists.
+    pub(super) fn rows_around(&self, places: &[usize]) -> Vec<usize> {
+        let mut rows = Vec::new();
+        let (DecodedValues::Texts(texts), [first, .., last] | [first @ last]) = (&self.values, places) else {
+            return rows;
+        };
+        self.each_text(texts, |row, (start, length)| {
+            // Most lie before the first, or behind the last.
+            if start as usize <= *last
+                && (start + length) as usize > *first
+                && has_place(places, (start, length))
+            {
+                rows.push(row);
+            }
+        });
+        rows
+    }
+
+    /// Hands on each row that has a text, of a column without lists, and where that lies.
+    #[inline]
+    fn each_text(&self, texts: &[(u32, u32)], mut each: impl FnMut(usize, (u32, u32))) {
+        if texts.len() == self.levels.len() {
+            texts.iter().enumerate().for_each(|(row, text)| each(row, *text));
+            return;
         }
+        let rows = self.levels.iter().enumerate().filter(|(_, level)| **level > 0);
+        rows.zip(texts).for_each(|((row, _), text)| each(row, *text));
     }
 
     /// The bytes of a text or of bytes.
@@ -142,7 +169,7 @@ pub(super) struct KeptPage {
 
 impl KeptPage {
     /// Bytes that it takes up in memory, about.
-    pub(super) fn memory(&self) -> usize {
+    fn memory(&self) -> usize {
         self.bytes.len() + self.starts.get().map_or(0, |starts| size_of_val(starts.as_slice()))
     }
 
@@ -162,9 +189,37 @@ impl KeptPage {
     }
 }
 
+/// Returns true if one of these places, rising, lies in a text.
+pub(super) fn has_place(places: &[usize], (start, length): (u32, u32)) -> bool {
+    let (start, length) = (start as usize, length as usize);
+    let next = places.get(places.partition_point(|place| *place < start));
+    next.is_some_and(|place| place - start < length)
+}
+
 /// The pages of a column that were decompressed for one of their rows, by the places where they end: others of their rows may be
 /// wanted next.
-pub(super) type KeptPages = HashMap<usize, Arc<KeptPage>>;
+#[derive(Clone, Debug, Default)]
+pub(super) struct KeptPages(Vec<(usize, Arc<KeptPage>)>);
+
+impl KeptPages {
+    fn get(&self, end: usize) -> Option<&Arc<KeptPage>> {
+        self.0.iter().find(|(of, _)| *of == end).map(|(_, page)| page)
+    }
+
+    /// Bytes that they take up in memory, about.
+    pub(super) fn memory(&self) -> usize {
+        self.0.iter().map(|(_, page)| page.memory()).sum()
+    }
+
+    /// Adds those of others that are not here.
+    pub(super) fn add(&mut self, others: KeptPages) {
+        for (end, page) in others.0 {
+            if self.get(end).is_none() {
+                self.0.push((end, page));
+            }
+        }
+    }
+}
 
 /// The memory with which a column is decoded.
 #[derive(Debug)]
@@ -261,12 +316,12 @@ impl Page<'_> {
 
     /// Its content, decompressed once for all of its rows that are read one by one.
     fn kept(&self, form: ColumnsFormat, memory: &mut PageMemory<'_>) -> Option<Arc<KeptPage>> {
-        if let Some(kept) = memory.kept.get(&self.end) {
+        if let Some(kept) = memory.kept.get(self.end) {
             return Some(Arc::clone(kept));
         }
         let bytes = self.raw(form, memory.budget)?;
         let kept = Arc::new(KeptPage { bytes, starts: OnceLock::new() });
-        memory.kept.insert(self.end, Arc::clone(&kept));
+        memory.kept.0.push((self.end, Arc::clone(&kept)));
         Some(kept)
     }
 
@@ -963,7 +1018,7 @@ mod tests {
                 ColumnsFormat::Sealed,
                 Type::Bool,
                 (rows, 0..rows),
-                &mut memory(&mut (1 << 30), &mut KeptPages::new())
+                &mut memory(&mut (1 << 30), &mut KeptPages::default())
             )
             .is_none()
         );
@@ -978,7 +1033,7 @@ mod tests {
             part in any::<prop::sample::Index>(),
         ) {
             for form in [ColumnsFormat::Sealed, ColumnsFormat::Bare] {
-                let (mut budget, mut kept) = (1 << 21, KeptPages::new());
+                let (mut budget, mut kept) = (1 << 21, KeptPages::default());
                 if let Some(chunk) = decode(&bytes, form, kind, (rows, 0..rows), &mut memory(&mut budget, &mut kept)) {
                     prop_assert!(chunk.levels.len() >= rows);
                 }

@@ -240,15 +240,15 @@ impl ColumnarSegment {
         ColumnarSegment { cache: Some((Arc::clone(cache), times_forgotten)), ..self }
     }
 
-    /// Takes out what was read of a group before.
-    pub(crate) fn take_read(&self, number: usize) -> ReadColumns {
-        self.cache.as_ref().map(|(cache, _)| cache.take(&self.index, number)).unwrap_or_default()
+    /// Returns what was read of a group before.
+    pub(crate) fn read_before(&self, number: usize) -> ReadColumns {
+        self.cache.as_ref().map(|(cache, _)| cache.get(&self.index, number)).unwrap_or_default()
     }
 
-    /// Gives back what was taken out, and what was read meanwhile.
-    pub(crate) fn give_back(&self, number: usize, read: ReadColumns) {
+    /// Hands in what was read of a group, for those who come next.
+    pub(crate) fn hand_in(&self, number: usize, read: ReadColumns) {
         if let Some((cache, opened)) = &self.cache {
-            cache.give_back((&self.index, number), read, *opened);
+            cache.hand_in((&self.index, number), read, *opened);
         }
     }
 
@@ -797,6 +797,12 @@ impl<C: Borrow<DecodedChunk>> ColumnCursor<C> {
         self.chunk.borrow().rows_with(text, each);
     }
 
+    /// The rows that have a text in which one of these places, rising, lies, of a column whose rows are all here. `None` where one of
+    /// lists is to be gone through.
+    pub(super) fn rows_around(&self, places: &[usize]) -> Option<Vec<usize>> {
+        (self.kind != Type::List).then(|| self.chunk.borrow().rows_around(places))
+    }
+
     /// Returns the number of rows that are still to come, at most.
     pub(super) fn rows_left(&self) -> usize {
         self.chunk.borrow().levels.len().saturating_sub(self.entry)
@@ -853,11 +859,7 @@ impl<'c> ColumnEntry<'c> {
     pub(super) fn has_any_place(&self, places: &[usize]) -> bool {
         let DecodedValues::Texts(texts) = &self.chunk.values else { return false };
         let (first, end) = if self.is_missing() { (0, 0) } else { self.values };
-        texts.get(first..end).unwrap_or_default().iter().any(|(start, length)| {
-            let (start, length) = (*start as usize, *length as usize);
-            let next = places.get(places.partition_point(|place| *place < start));
-            next.is_some_and(|place| place - start < length)
-        })
+        texts.get(first..end).unwrap_or_default().iter().any(|text| pages::has_place(places, *text))
     }
 
     /// Returns true if [`ColumnEntry::place`] is the place of a text.

@@ -30,10 +30,8 @@ impl RowSelection {
         query: &RowQuery<'_>,
         versions: &GroupVersions<'_>,
     ) -> Result<RowSelection, SegmentError> {
-        let of = |row: usize| versions.of(row).and_then(|number| versions.all.get(number));
-        let is_wanted = |row: &usize| of(*row).is_some_and(|version| version.is_wanted);
         let all = 0..columns.group().rows as usize;
-        let mut rows = RowSelection { rows: all.filter(is_wanted).collect() };
+        let mut rows = RowSelection { rows: versions.rows(all, |_, version| version.is_wanted) };
         rows.retain_by_verdict(columns, query)?;
         rows.retain_by_id(columns, query)?;
         // A fact may lie beside its column.
@@ -88,9 +86,8 @@ impl RowSelection {
     ) -> Result<(), SegmentError> {
         for (number, version) in versions.all.iter().enumerate() {
             for test in version.tests {
-                let of_version = self.rows.iter().filter(|row| versions.of(**row) == Some(number));
-                let mut open = OpenRows::new(of_version);
-                if open.0.is_empty() {
+                let mut open = OpenRows::new(versions.rows(self.rows.iter().copied(), |of, _| of == number));
+                if open.rows.is_empty() {
                     break;
                 }
                 for fact in test.facts() {
@@ -113,7 +110,7 @@ impl RowSelection {
         if self.rows.is_empty() {
             return Ok(());
         }
-        let mut open = OpenRows::new(self.rows.iter());
+        let mut open = OpenRows::new(self.rows.clone());
         for column in of {
             let column = columns.whole(*column)?;
             open.test(Some(column), passes).ok_or_else(|| columns.damaged())?;
@@ -124,22 +121,24 @@ impl RowSelection {
 
     /// Drops those of tested rows of which nothing has passed.
     fn drop_open(&mut self, open: &OpenRows) {
-        let mut open = open.0.iter().filter(|row| !row.has_passed).map(|row| row.number).peekable();
+        let open = open.rows.iter().zip(&open.have_passed).filter(|(_, has_passed)| !**has_passed);
+        let mut open = open.map(|(row, _)| *row).peekable();
         self.rows.retain(|row| open.next_if_eq(row).is_none());
     }
 }
 
-/// The rows that a test is for, rising.
-struct OpenRows(Vec<OpenRow>);
-
-struct OpenRow {
-    number: usize,
-    has_passed: bool,
+/// The rows that a test is for.
+struct OpenRows {
+    /// Rising.
+    rows: Vec<usize>,
+    /// The rows of which something has passed.
+    have_passed: Vec<bool>,
 }
 
 impl OpenRows {
-    fn new<'r>(rows: impl Iterator<Item = &'r usize>) -> OpenRows {
-        OpenRows(rows.map(|number| OpenRow { number: *number, has_passed: false }).collect())
+    fn new(rows: Vec<usize>) -> OpenRows {
+        let have_passed = vec![false; rows.len()];
+        OpenRows { rows, have_passed }
     }
 
     /// Tests a fact of open rows, one by one only where nothing tells of all at once. `None` if a value is none of its type.
@@ -155,18 +154,36 @@ impl OpenRows {
         match places {
             None => self.test(column, &mut |entry| test.passes(&entry)),
             Some(places) if places.is_empty() => Some(()),
-            Some(places) => self.test(column, &mut |entry| match entry.has_any_place(&places) {
-                true => test.passes(&entry),
-                false => Some(false),
-            }),
+            Some(places) => match column.as_ref().and_then(|column| column.rows_around(&places)) {
+                None => self.test(column, &mut |entry| match entry.has_any_place(&places) {
+                    true => test.passes(&entry),
+                    false => Some(false),
+                }),
+                Some(rows) => self.test_among(column, rows, &mut |entry| test.passes(&entry)),
+            },
         }
     }
 
     /// Notes that a row has passed, if it is among these.
     fn pass(&mut self, row: usize) {
-        if let Ok(place) = self.0.binary_search_by_key(&row, |row| row.number) {
-            self.0[place].has_passed = true;
+        if let Ok(place) = self.rows.binary_search(&row) {
+            self.have_passed[place] = true;
         }
+    }
+
+    /// Tests a column's values of those of these rows that are open. `None` if a value is none of its type.
+    fn test_among(
+        &mut self,
+        column: Option<SharedCursor>,
+        rows: Vec<usize>,
+        passes: &mut dyn FnMut(ColumnEntry<'_>) -> Option<bool>,
+    ) -> Option<()> {
+        let is_open = |row: &usize| self.rows.binary_search(row).is_ok_and(|place| !self.have_passed[place]);
+        let mut among = OpenRows::new(rows.into_iter().filter(is_open).collect());
+        among.test(column, passes)?;
+        let passed = among.rows.iter().zip(&among.have_passed).filter(|(_, has_passed)| **has_passed);
+        passed.for_each(|(row, _)| self.pass(*row));
+        Some(())
     }
 
     /// Tests a column's values of open rows; without a column all are missing. `None` if a value is none of its type.
@@ -177,16 +194,19 @@ impl OpenRows {
     ) -> Option<()> {
         let mut answers = AnswerMemo::new(column.as_ref().map_or(0, |column| column.texts().len()));
         let mut next = 0;
-        for row in self.0.iter_mut().filter(|row| !row.has_passed) {
+        for (row, has_passed) in self.rows.iter().zip(&mut self.have_passed) {
+            if *has_passed {
+                continue;
+            }
             let entry = match &mut column {
                 Some(cursor) => {
-                    cursor.pass(row.number - next);
+                    cursor.pass(row - next);
                     cursor.next()
                 }
                 None => ColumnEntry::missing(),
             };
-            next = row.number + 1;
-            row.has_passed = answers.of(entry, passes)?;
+            next = row + 1;
+            *has_passed = answers.of(entry, passes)?;
         }
         Some(())
     }
