@@ -1,4 +1,6 @@
 //! Answers that were made a moment ago: pages show them to many, and each time they cost as much as a look at all there is.
+//!
+//! One that is not young any more is given for a while yet, so that nobody waits for the next one: who gets it first has that made.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,8 +8,10 @@ use std::time::{Duration, Instant};
 use event::Span;
 use parking_lot::Mutex;
 
-/// The age above which an answer is made anew.
-const AGE_MAX: Duration = Duration::from_secs(15);
+/// The age from which on an answer is made anew.
+const YOUNG: Duration = Duration::from_secs(15);
+/// The age from which on it is not given any more.
+const AGE_MAX: Duration = Duration::from_secs(60);
 /// Answers that are kept.
 const KEPT_MAX: usize = 32;
 
@@ -33,6 +37,16 @@ struct KeptAnswer<Q, A> {
     query: Q,
     made: Arc<A>,
     at: Instant,
+    /// Somebody has been told to renew it.
+    is_renewed: bool,
+}
+
+/// An answer that was made before.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct KnownAnswer<A> {
+    pub(crate) made: Arc<A>,
+    /// Who gets it is to have it made anew, which is told to one.
+    pub(crate) is_to_renew: bool,
 }
 
 impl<Q, A> Default for AnswerCache<Q, A> {
@@ -43,10 +57,20 @@ impl<Q, A> Default for AnswerCache<Q, A> {
 
 impl<Q: PartialEq, A> AnswerCache<Q, A> {
     /// Returns the answer that was made to this query, if it is not too old.
-    pub(crate) fn of(&self, query: &Q, now: Instant) -> Option<Arc<A>> {
+    pub(crate) fn of(&self, query: &Q, now: Instant) -> Option<KnownAnswer<A>> {
+        let mut kept = self.0.lock();
+        let found = kept.iter_mut().find(|kept| kept.query == *query)?;
+        let age = now.saturating_duration_since(found.at);
+        let is_to_renew = age >= YOUNG && !found.is_renewed;
+        found.is_renewed |= is_to_renew;
+        (age < AGE_MAX).then(|| KnownAnswer { made: Arc::clone(&found.made), is_to_renew })
+    }
+
+    /// Returns the answer that was made to this query, if it is young.
+    pub(crate) fn young(&self, query: &Q, now: Instant) -> Option<Arc<A>> {
         let kept = self.0.lock();
         let found = kept.iter().find(|kept| kept.query == *query)?;
-        (now.saturating_duration_since(found.at) < AGE_MAX).then(|| Arc::clone(&found.made))
+        (now.saturating_duration_since(found.at) < YOUNG).then(|| Arc::clone(&found.made))
     }
 
     /// Keeps the answer to a query. The one that was kept first makes room.
@@ -56,7 +80,7 @@ impl<Q: PartialEq, A> AnswerCache<Q, A> {
         if kept.len() >= KEPT_MAX {
             kept.remove(0);
         }
-        kept.push(KeptAnswer { query, made: Arc::clone(made), at });
+        kept.push(KeptAnswer { query, made: Arc::clone(made), at, is_renewed: false });
     }
 
     /// Forgets all: something of what they were made of is gone.
@@ -75,15 +99,28 @@ mod tests {
         for number in 0..=KEPT_MAX {
             cache.keep(number, &Arc::new(10 * number), now);
         }
-        let known = |number, at| cache.of(&number, at).map(|made| *made);
+        let known = |number, at| cache.of(&number, at).map(|known| *known.made);
         assert_eq!(
             (known(0, now), known(1, now), known(KEPT_MAX, now)),
             (None, Some(10), Some(10 * KEPT_MAX))
         );
         assert_eq!((known(1, now + AGE_MAX), known(1, now + AGE_MAX / 2)), (None, Some(10)));
+        assert_eq!(known(1, now + AGE_MAX - Duration::from_millis(1)), Some(10));
         cache.keep(1, &Arc::new(11), now + AGE_MAX);
         assert_eq!((known(1, now + AGE_MAX), known(2, now)), (Some(11), Some(20)));
         cache.forget();
         assert_eq!((known(1, now + AGE_MAX), known(2, now)), (None, None));
+    }
+
+    #[test]
+    fn one_is_told_to_renew_what_is_not_young_any_more() {
+        let (cache, now) = (AnswerCache::<usize, usize>::default(), Instant::now());
+        cache.keep(1, &Arc::new(10), now);
+        let is_to_renew = |at| cache.of(&1, at).unwrap().is_to_renew;
+        let late = now + YOUNG;
+        assert_eq!([now, late, late].map(is_to_renew), [false, true, false]);
+        assert_eq!([now, late].map(|at| cache.young(&1, at).is_some()), [true, false]);
+        cache.keep(1, &Arc::new(11), late);
+        assert_eq!([late, late + YOUNG].map(is_to_renew), [false, true]);
     }
 }

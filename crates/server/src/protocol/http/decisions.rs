@@ -605,23 +605,32 @@ async fn own_statistics(
     age: StatisticsAge,
 ) -> Result<Arc<DecisionStatistics>, HttpFailure> {
     let may_be_known = age == StatisticsAge::Recent;
-    match node.statistics.of(&query, Instant::now()).filter(|_| may_be_known) {
-        Some(known) => Ok(known),
-        None => made_statistics(node, query, patience, may_be_known).await,
+    let known = if may_be_known { node.statistics.of(&query, Instant::now()) } else { None };
+    let Some(known) = known else {
+        return made_statistics(Arc::clone(node), query, patience, may_be_known).await;
+    };
+    if known.is_to_renew {
+        let renewal = made_statistics(Arc::clone(node), query, patience, may_be_known);
+        tokio::spawn(async move {
+            if let Err(failure) = renewal.await {
+                tracing::debug!("statistics are not made anew: {}", failure.problem().detail);
+            }
+        });
     }
+    Ok(known.made)
 }
 
 /// Makes statistics in a place for costly calls. Those who have waited for others of the same may get theirs.
 async fn made_statistics(
-    node: &Arc<Node>,
+    node: Arc<Node>,
     query: StatisticsQuery,
     patience: Duration,
     may_be_known: bool,
 ) -> Result<Arc<DecisionStatistics>, HttpFailure> {
-    let at = Arc::clone(node);
+    let at = Arc::clone(&node);
     let work = move |is_over: &(dyn Fn() -> bool + Sync)| -> Result<_, DecisionSearchError> {
         let begun = Instant::now();
-        if let Some(known) = at.statistics.of(&query, begun).filter(|_| may_be_known) {
+        if let Some(known) = at.statistics.young(&query, begun).filter(|_| may_be_known) {
             return Ok(known);
         }
         let is_over = || is_over() || begun.elapsed() >= patience;

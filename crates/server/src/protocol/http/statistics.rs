@@ -205,7 +205,8 @@ pub(crate) struct TopParams {
 /// the window began.
 ///
 /// Few such calls run at once, and their place rests after each for as long as it took. A call ends when its caller leaves
-/// or its time is up. An answer that took long, 50 ms of a processor, is given again for 15 s.
+/// or its time is up. An answer that took long, 50 ms of a processor, is given again for 15 s, and while a new one is made, up to a
+/// minute.
 #[utoipa::path(
     get,
     path = "/v1/top",
@@ -257,8 +258,7 @@ pub(crate) async fn top(
     }))
 }
 
-/// Ranks keys in a place for costly calls, or returns what was ranked a moment ago. Those who have waited for others of the same may
-/// get theirs.
+/// Ranks keys in a place for costly calls, or returns what was ranked a moment ago, which may then be ranked anew behind the answer.
 async fn ranked<A: Send + Sync + 'static>(
     node: &Arc<Node>,
     kept: fn(&Node) -> &AnswerCache<RankingQuery, Vec<A>>,
@@ -267,16 +267,38 @@ async fn ranked<A: Send + Sync + 'static>(
     + Send
     + 'static,
 ) -> Result<Arc<Vec<A>>, HttpFailure> {
-    if let Some(known) = kept(node).of(&query, Instant::now()) {
-        return Ok(known);
+    let Some(known) = kept(node).of(&query, Instant::now()) else {
+        return rank_anew(Arc::clone(node), kept, query, rank).await;
+    };
+    if known.is_to_renew {
+        let renewal = rank_anew(Arc::clone(node), kept, query, rank);
+        tokio::spawn(async move {
+            if let Err(failure) = renewal.await {
+                tracing::debug!("keys are not ranked anew: {}", failure.problem().detail);
+            }
+        });
     }
-    let at = Arc::clone(node);
+    Ok(known.made)
+}
+
+/// Ranks keys in a place for costly calls. Those who have waited for others of the same may get theirs.
+async fn rank_anew<A: Send + Sync + 'static>(
+    node: Arc<Node>,
+    kept: fn(&Node) -> &AnswerCache<RankingQuery, Vec<A>>,
+    query: RankingQuery,
+    rank: impl FnOnce(&RankingQuery, &(dyn Fn() -> bool + Sync)) -> Result<Vec<A>, KeyStatisticsError>
+    + Send
+    + 'static,
+) -> Result<Arc<Vec<A>>, HttpFailure> {
+    let (at, longest) = (Arc::clone(&node), node.timeout());
     let work = move |is_over: &(dyn Fn() -> bool + Sync)| -> Result<_, KeyStatisticsError> {
         let (begun, before) = (Instant::now(), processor_time());
-        if let Some(known) = kept(&at).of(&query, begun) {
+        if let Some(known) = kept(&at).young(&query, begun) {
             return Ok(known);
         }
-        let made = Arc::new(rank(&query, is_over)?);
+        // Nobody waits for a renewal, and so nobody ends it.
+        let is_over = || is_over() || begun.elapsed() >= longest;
+        let made = Arc::new(rank(&query, &is_over)?);
         if processor_time().saturating_sub(before) >= WORTH_KEEPING {
             kept(&at).keep(query, &made, begun);
         }
