@@ -62,7 +62,7 @@ impl BlockSummaries {
         may_hold
     }
 
-    /// What the summary of a block says, if it is known.
+    /// Returns what the summary of a block says, if it is known.
     fn known(&self, name: &BlockName, probe: &SearchProbe) -> Option<bool> {
         self.0.read().of.get(name).map(|summary| summary.may_hold(probe))
     }

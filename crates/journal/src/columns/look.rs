@@ -76,7 +76,7 @@ pub(crate) struct ReadColumns {
 enum ReadColumn {
     #[default]
     Unread,
-    /// As it is stored, with those of its pages of which a row was read alone.
+    /// The bytes that are stored, with those pages of which a row was read alone.
     Stored(Arc<Vec<u8>>, KeptPages),
     /// All of its rows.
     Decoded(Arc<DecodedChunk>),

@@ -163,7 +163,7 @@ impl DecodedChunk {
 #[derive(Debug)]
 pub(super) struct KeptPage {
     bytes: Vec<u8>,
-    /// Where each text of a dictionary begins, once one was asked for.
+    /// The places where the texts of a dictionary begin, once one was asked for.
     starts: OnceLock<Vec<u32>>,
 }
 

@@ -45,7 +45,7 @@ struct KeptAnswer<Q, A> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct KnownAnswer<A> {
     pub(crate) made: Arc<A>,
-    /// Who gets it is to have it made anew, which is told to one.
+    /// True for the one who is to have it made anew.
     pub(crate) is_to_renew: bool,
 }
 
