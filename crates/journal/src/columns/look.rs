@@ -6,7 +6,8 @@ use std::sync::Arc;
 use event::{Facts, Slot, Time, Value};
 use judge::Action;
 
-use super::pages::{DecodedChunk, KeptPages, PageMemory};
+use super::kept_pages::{KeptPages, PageMemory};
+use super::pages::DecodedChunk;
 use super::reader::{BUDGET, ColumnCursor, ColumnEntry, ColumnarSegment, DecisionDetail, FEW};
 use super::selection::RowSelection;
 use super::{OWN, ReportDetail, RowGroup, own};

@@ -11,7 +11,10 @@
 
 mod check;
 mod group_cache;
+mod index_cache;
+mod kept_pages;
 mod look;
+mod page_head;
 mod pages;
 mod reader;
 mod selection;
@@ -29,8 +32,9 @@ use crate::visitor::FactChoice;
 
 pub(super) use check::check;
 pub(crate) use group_cache::GroupCache;
+pub(crate) use index_cache::IndexCache;
 pub(crate) use look::ReadColumns;
-pub(crate) use reader::{ColumnarSegment, IndexCache};
+pub(crate) use reader::ColumnarSegment;
 pub(super) use writer::ColumnarWriter;
 
 /// The bytes with which a file of Parquet begins.

@@ -3,15 +3,16 @@
 //! Reads what [`super::write`] makes: data pages of version 1, plain or by dictionary, compressed with zstd. The
 //! `parquet` crate's own column readers do not promise to return on any bytes (a page by dictionary without one makes
 //! them panic, and pages allocate what they state), so the few encodings that we write are read here, within a budget.
-//! The encodings are those of <https://parquet.apache.org/docs/file-format/data-pages/encodings/>, the page's head is
-//! Thrift's compact protocol.
+//! The encodings are those of <https://parquet.apache.org/docs/file-format/data-pages/encodings/>.
 
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use event::Type;
 use memchr::memmem;
 
+use super::kept_pages::{KeptPage, PageMemory};
+use super::page_head::{PageHead, PageKind, varint};
 use super::{ColumnsFormat, PAGE_ROWS};
 use crate::compression::decompress;
 
@@ -21,8 +22,6 @@ pub(super) const ENTRIES_MAX: usize = 4 << 20;
 const ENTRY_BYTES: usize = 16;
 /// Most items of a list that are read one by one.
 const FEW_ITEMS: usize = 16;
-/// Nesting of a page's head above which it is not believed.
-const NESTING_MAX: usize = 8;
 
 /// A decoded column of a group.
 #[derive(Debug, Default)]
@@ -159,74 +158,11 @@ impl DecodedChunk {
     }
 }
 
-/// A page that was decompressed.
-#[derive(Debug)]
-pub(super) struct KeptPage {
-    bytes: Vec<u8>,
-    /// The places where the texts of a dictionary begin, once one was asked for.
-    starts: OnceLock<Vec<u32>>,
-}
-
-impl KeptPage {
-    /// Bytes that it takes up in memory, about.
-    fn memory(&self) -> usize {
-        self.bytes.len() + self.starts.get().map_or(0, |starts| size_of_val(starts.as_slice()))
-    }
-
-    /// The bytes from the text with this number on, of a page of so many texts.
-    fn rest_from_text(&self, number: usize, count: usize) -> Option<&[u8]> {
-        let starts = self.starts.get_or_init(|| {
-            let mut at = 0usize;
-            let next = || {
-                let start = u32::try_from(at).ok()?;
-                let length = self.bytes.get(at..)?.first_chunk::<4>()?;
-                at = at.checked_add(4)?.checked_add(u32::from_le_bytes(*length) as usize)?;
-                Some(start)
-            };
-            std::iter::from_fn(next).take(count).collect()
-        });
-        self.bytes.get(*starts.get(number)? as usize..)
-    }
-}
-
 /// Returns true if one of these places, rising, lies in a text.
 pub(super) fn has_place(places: &[usize], (start, length): (u32, u32)) -> bool {
     let (start, length) = (start as usize, length as usize);
     let next = places.get(places.partition_point(|place| *place < start));
     next.is_some_and(|place| place - start < length)
-}
-
-/// The pages of a column that were decompressed for one of their rows, by the places where they end: others of their rows may be
-/// wanted next.
-#[derive(Clone, Debug, Default)]
-pub(super) struct KeptPages(Vec<(usize, Arc<KeptPage>)>);
-
-impl KeptPages {
-    fn get(&self, end: usize) -> Option<&Arc<KeptPage>> {
-        self.0.iter().find(|(of, _)| *of == end).map(|(_, page)| page)
-    }
-
-    /// Bytes that they take up in memory, about.
-    pub(super) fn memory(&self) -> usize {
-        self.0.iter().map(|(_, page)| page.memory()).sum()
-    }
-
-    /// Adds those of others that are not here.
-    pub(super) fn add(&mut self, others: KeptPages) {
-        for (end, page) in others.0 {
-            if self.get(end).is_none() {
-                self.0.push((end, page));
-            }
-        }
-    }
-}
-
-/// The memory with which a column is decoded.
-#[derive(Debug)]
-pub(super) struct PageMemory<'m> {
-    /// Bytes that may still be taken, about.
-    pub(super) budget: &'m mut usize,
-    pub(super) kept: &'m mut KeptPages,
 }
 
 /// Decodes what a column of a group with so many rows has of some of them. `None` if the bytes are none, or need more memory
@@ -320,9 +256,7 @@ impl Page<'_> {
             return Some(Arc::clone(kept));
         }
         let bytes = self.raw(form, memory.budget)?;
-        let kept = Arc::new(KeptPage { bytes, starts: OnceLock::new() });
-        memory.kept.0.push((self.end, Arc::clone(&kept)));
-        Some(kept)
+        Some(memory.kept.keep(self.end, bytes))
     }
 
     /// Appends the value with this number of a dictionary.
@@ -822,157 +756,12 @@ fn number_at(mut bytes: &[u8], width: u8, mut before: usize) -> Option<(u32, usi
     }
 }
 
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..u64::BITS).step_by(7) {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        number |= u64::from(byte & 0x7f) << shift;
-        if *byte < 0x80 {
-            return Some(number);
-        }
-    }
-    None
-}
-
-/// The content of a page's head, as far as it is needed.
-#[derive(Debug, PartialEq, Eq)]
-struct PageHead {
-    raw: usize,
-    compressed: usize,
-    kind: PageKind,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum PageKind {
-    Dictionary { values: usize },
-    Data { entries: usize, by_dictionary: bool },
-}
-
-/// Numbers of `parquet.thrift`: types of pages, encodings, and types of the compact protocol.
-mod number {
-    pub(super) const DATA_PAGE: i64 = 0;
-    pub(super) const DICTIONARY_PAGE: i64 = 2;
-    pub(super) const PLAIN: i64 = 0;
-    pub(super) const PLAIN_DICTIONARY: i64 = 2;
-    pub(super) const RLE: i64 = 3;
-    pub(super) const RLE_DICTIONARY: i64 = 8;
-    pub(super) const STRUCT: u8 = 12;
-}
-
-impl PageHead {
-    fn read(bytes: &mut &[u8]) -> Option<PageHead> {
-        let (mut kind, mut raw, mut compressed) = (None, None, None);
-        let (mut data, mut dictionary) = (None, None);
-        fields(bytes, &mut |bytes, field, form| {
-            match (field, form) {
-                (1, _) => kind = Some(integer(bytes, form)?),
-                (2, _) => raw = Some(size(bytes, form)?),
-                (3, _) => compressed = Some(size(bytes, form)?),
-                (5, number::STRUCT) => data = Some(counted(bytes)?),
-                (7, number::STRUCT) => dictionary = Some(counted(bytes)?),
-                _ => skip(bytes, form, 0)?,
-            }
-            Some(())
-        })?;
-        let kind = match (kind?, data, dictionary) {
-            (number::DATA_PAGE, Some((entries, encoding, true)), _) => {
-                let by_dictionary = match encoding {
-                    number::PLAIN => false,
-                    number::PLAIN_DICTIONARY | number::RLE_DICTIONARY => true,
-                    _ => return None,
-                };
-                PageKind::Data { entries, by_dictionary }
-            }
-            (number::DICTIONARY_PAGE, _, Some((values, number::PLAIN | number::PLAIN_DICTIONARY, _))) => {
-                PageKind::Dictionary { values }
-            }
-            _ => return None,
-        };
-        Some(PageHead { raw: raw?, compressed: compressed?, kind })
-    }
-}
-
-/// Reads a data page's and a dictionary page's own head: number of values, their encoding, and whether levels are encoded in
-/// the only way that there still is.
-fn counted(bytes: &mut &[u8]) -> Option<(usize, i64, bool)> {
-    let (mut count, mut encoding, mut usual) = (None, None, true);
-    fields(bytes, &mut |bytes, field, form| {
-        match field {
-            1 => count = Some(size(bytes, form)?),
-            2 => encoding = Some(integer(bytes, form)?),
-            // In a dictionary's head, whether it is sorted.
-            3 | 4 if form == 5 => usual &= integer(bytes, form)? == number::RLE,
-            _ => skip(bytes, form, 0)?,
-        }
-        Some(())
-    })?;
-    Some((count?, encoding?, usual))
-}
-
-/// Gets what is left, a field's number and its type.
-type FieldVisitor<'f> = dyn FnMut(&mut &[u8], i64, u8) -> Option<()> + 'f;
-
-/// Goes through the fields of a struct up to its end.
-fn fields(bytes: &mut &[u8], each: &mut FieldVisitor<'_>) -> Option<()> {
-    let mut field = 0i64;
-    loop {
-        let (head, rest) = bytes.split_first()?;
-        *bytes = rest;
-        if *head == 0 {
-            return Some(());
-        }
-        field = match head >> 4 {
-            0 => zigzag(varint(bytes)?),
-            delta => field.checked_add(i64::from(delta))?,
-        };
-        each(bytes, field, head & 0x0f)?;
-    }
-}
-
-fn zigzag(folded: u64) -> i64 {
-    (folded >> 1) as i64 ^ -((folded & 1) as i64)
-}
-
-/// An integer of 16, 32 or 64 bits.
-fn integer(bytes: &mut &[u8], form: u8) -> Option<i64> {
-    matches!(form, 4..=6).then(|| varint(bytes).map(zigzag))?
-}
-
-fn size(bytes: &mut &[u8], form: u8) -> Option<usize> {
-    usize::try_from(i32::try_from(integer(bytes, form)?).ok()?).ok()
-}
-
-/// Passes over a value of the compact protocol.
-fn skip(bytes: &mut &[u8], form: u8, depth: usize) -> Option<()> {
-    if depth > NESTING_MAX {
-        return None;
-    }
-    let mut pass = |length: usize| {
-        *bytes = bytes.get(length..)?;
-        Some(())
-    };
-    match form {
-        // A truth is in its field's head.
-        1 | 2 => Some(()),
-        3 => pass(1),
-        4..=6 => varint(bytes).map(drop),
-        7 => pass(8),
-        8 => {
-            let length = usize::try_from(varint(bytes)?).ok()?;
-            *bytes = bytes.get(length..)?;
-            Some(())
-        }
-        number::STRUCT => fields(bytes, &mut |bytes, _, form| skip(bytes, form, depth + 1)),
-        // No list, set or map is in a page's head.
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::super::kept_pages::KeptPages;
+    use super::*;
 
     fn memory<'m>(budget: &'m mut usize, kept: &'m mut KeptPages) -> PageMemory<'m> {
         PageMemory { budget, kept }

@@ -1,7 +1,7 @@
 //! Reads what [`super::write`] wrote.
 
 use std::borrow::Borrow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::io;
 use std::net::IpAddr;
@@ -11,11 +11,12 @@ use std::sync::Arc;
 use disk::{Blob, read_full};
 use event::{Time, Type, Value};
 use judge::Action;
-use parking_lot::Mutex;
 
 use super::group_cache::GroupCache;
+use super::index_cache::{FileIdentity, IndexCache};
+use super::kept_pages::PageMemory;
 use super::look::{ColumnsOfGroup, ReadColumns};
-use super::pages::{self, DecodedChunk, DecodedValues, PageMemory};
+use super::pages::{self, DecodedChunk, DecodedValues};
 use super::{
     ColumnsFormat, ColumnsIndex, GroupHead, HEAD_BYTES, INDEX_BYTES_MAX, MAGIC, OWN, OWN_HEAD_BYTES, PARQUET,
     ROWS_MAX, ReportDetail, RowGroup, own,
@@ -141,65 +142,6 @@ impl ColumnarHeader {
     }
 }
 
-/// Bytes of indices that are kept, about. Those that were used longest ago make room.
-const INDICES_BYTES_MAX: usize = 32 << 20;
-
-/// The bytes by which a file is known again: its head has the checksum of its index, which has those of all columns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FileIdentity {
-    head: [u8; HEAD_BYTES],
-    bytes: u64,
-}
-
-/// The indices of files that were opened before: whoever searches opens all of them again and again.
-#[derive(Debug, Default)]
-pub(crate) struct IndexCache(Mutex<KnownIndices>);
-
-#[derive(Debug, Default)]
-struct KnownIndices {
-    of: HashMap<String, KnownIndex>,
-    bytes: usize,
-    /// The number of uses so far.
-    uses: u64,
-}
-
-#[derive(Debug)]
-struct KnownIndex {
-    identity: FileIdentity,
-    index: Arc<ColumnsIndex>,
-    footer: (u64, u32),
-    bytes: usize,
-    used: u64,
-}
-
-impl IndexCache {
-    fn of(&self, name: &str, identity: &FileIdentity) -> Option<(Arc<ColumnsIndex>, (u64, u32))> {
-        let mut known = self.0.lock();
-        known.uses += 1;
-        let uses = known.uses;
-        let found = known.of.get_mut(name).filter(|found| found.identity == *identity)?;
-        found.used = uses;
-        Some((Arc::clone(&found.index), found.footer))
-    }
-
-    fn keep(&self, name: &str, identity: FileIdentity, opened: &ColumnarSegment) {
-        let index = Arc::clone(&opened.index);
-        let bytes = 1024 + index.groups.iter().map(|group| 128 + 8 * group.chunks.len()).sum::<usize>();
-        let mut known = self.0.lock();
-        let used = known.uses;
-        let kept = KnownIndex { identity, index, footer: opened.footer, bytes, used };
-        known.bytes += bytes;
-        if let Some(before) = known.of.insert(name.to_owned(), kept) {
-            known.bytes -= before.bytes;
-        }
-        while known.bytes > INDICES_BYTES_MAX {
-            let oldest = known.of.iter().min_by_key(|(_, index)| index.used).map(|(name, _)| name.clone());
-            let Some(oldest) = oldest.and_then(|name| known.of.remove(&name)) else { break };
-            known.bytes -= oldest.bytes;
-        }
-    }
-}
-
 /// A segment by columns, open to be read.
 #[derive(Debug)]
 pub(crate) struct ColumnarSegment {
@@ -270,7 +212,7 @@ impl ColumnarSegment {
             return Ok(ColumnarSegment { source: Box::new(file), index, footer, bytes, form, cache: None });
         }
         let opened = ColumnarSegment::open(file)?;
-        known.keep(name, identity, &opened);
+        known.keep(name, identity, (&opened.index, opened.footer));
         Ok(opened)
     }
 

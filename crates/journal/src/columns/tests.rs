@@ -565,8 +565,8 @@ fn one_row_takes_a_page_of_each_column() {
             let rows = if column == OWN.len() { 1 } else { rows };
             let chunk = {
                 let stored = columns.column_bytes(&group, column).unwrap();
-                let (budget, kept) = (&mut (1 << 30), &mut pages::KeptPages::default());
-                let memory = &mut pages::PageMemory { budget, kept };
+                let (budget, kept) = (&mut (1 << 30), &mut kept_pages::KeptPages::default());
+                let memory = &mut kept_pages::PageMemory { budget, kept };
                 columns.decode(&group, (column, &stored), row..row + 1, memory).unwrap()
             };
             let begins = chunk.repeats.iter().filter(|repeat| **repeat == 0).count();
