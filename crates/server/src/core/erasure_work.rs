@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use access::audit::AuditEntry;
 use axum::body::Bytes;
 use engine::{ErasureFailure, ErasureOrder, ErasureOutcome, ErasureProgress, Impact};
+use tokio::runtime::Handle;
 use tokio::time::sleep;
 
 use crate::core::blocking::blocking;
@@ -82,21 +83,21 @@ async fn work(
         node.erasures.change(|job| (job.asked, job.missing) = (asked, missing));
     }
     let (of, its) = (Arc::clone(&node), order.clone());
-    let runtime = tokio::runtime::Handle::current();
-    let outcome = blocking(move || {
+    let work = move || {
         let is_over = || of.is_stopping();
-        runtime.block_on(of.engine.erase(&its, is_pretence, &progress, &is_over))
-    })
-    .await;
+        Handle::current().block_on(of.engine.erase(&its, is_pretence, &progress, &is_over))
+    };
+    let outcome = node.costly.run(work).await;
     if let Err(ErasureFailure::Ended) = outcome {
         tracing::info!("an erasure goes on at the next start");
         return;
     }
     let outcome = outcome.map_err(|error| error.to_string());
     if !is_pretence {
-        node.statistics.forget();
-        node.hottest.forget();
-        node.reputations.forget();
+        let now = Instant::now();
+        node.statistics.forget(now);
+        node.hottest.forget(now);
+        node.reputations.forget(now);
         prove(&node, &order, &outcome).await;
         let told = outcome.as_ref().err().map(|why| {
             format!("an erasure is not done: {why}; order it again with `tollhouse erase --server`, once that is mended")

@@ -67,6 +67,8 @@ const AUDIT_CONDITION: &str = "audit-failing";
 /// Most copies of the data in [`SNAPSHOTS_IN`].
 const SNAPSHOTS_MAX: usize = 4;
 const SNAPSHOTS_IN: Duration = Duration::from_secs(60);
+/// The processor time from which on a ranking is given again. One of few keys is made anew.
+const RANKING_WORTH: Duration = Duration::from_millis(50);
 
 /// The state of a running server.
 pub(crate) struct Node {
@@ -213,9 +215,9 @@ impl Node {
             lookups: AdmissionQueue::of_lookups(),
             searches: AdmissionQueue::of_searches(&costly),
             costly,
-            statistics: AnswerCache::default(),
-            hottest: AnswerCache::default(),
-            reputations: AnswerCache::default(),
+            statistics: AnswerCache::new(Duration::ZERO),
+            hottest: AnswerCache::new(RANKING_WORTH),
+            reputations: AnswerCache::new(RANKING_WORTH),
             pages: AdmissionQueue::of_pages(),
             descriptors: Arc::new(DescriptorBudget::of_process()),
             guesses: AuthFailures::default(),

@@ -14,8 +14,8 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use engine::{
-    DecisionFilter, DecisionPage, DecisionQuery, DecisionSearchError, DecisionStatistics, DecisionWatch,
-    FactSelection, KeyChoice, LabelFilter, StatisticsQuery, WATCHERS_MAX, WatchedEvent,
+    DecisionFilter, DecisionPage, DecisionQuery, DecisionStatistics, DecisionWatch, FactSelection, KeyChoice,
+    LabelFilter, StatisticsQuery, WATCHERS_MAX, WatchedEvent,
 };
 use event::{Span, Time};
 use futures_util::StreamExt;
@@ -31,6 +31,7 @@ use utoipa::openapi::path::{Parameter, ParameterIn};
 
 use super::QueryParams;
 use crate::api;
+use crate::core::answering::answered;
 use crate::core::grant::RequestGrant;
 use crate::core::node::Node;
 use crate::core::peers::RelayedRequest;
@@ -604,44 +605,20 @@ async fn own_statistics(
     patience: Duration,
     age: StatisticsAge,
 ) -> Result<Arc<DecisionStatistics>, HttpFailure> {
-    let may_be_known = age == StatisticsAge::Recent;
-    let known = if may_be_known { node.statistics.of(&query, Instant::now()) } else { None };
-    let Some(known) = known else {
-        return made_statistics(Arc::clone(node), query, patience, may_be_known).await;
+    let engine = Arc::clone(&node.engine);
+    let make = move |query: &StatisticsQuery, is_over: &(dyn Fn() -> bool + Sync)| {
+        engine.decision_statistics(query, &mut ReadBudget { records: u64::MAX, is_over })
     };
-    if known.is_to_renew {
-        let renewal = made_statistics(Arc::clone(node), query, patience, may_be_known);
-        tokio::spawn(async move {
-            if let Err(failure) = renewal.await {
-                tracing::debug!("statistics are not made anew: {}", failure.problem().detail);
-            }
-        });
+    match age {
+        StatisticsAge::Recent => answered(node, |node| &node.statistics, query, patience, make).await,
+        StatisticsAge::New => {
+            let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
+                let begun = Instant::now();
+                make(&query, &|| is_over() || begun.elapsed() >= patience)
+            };
+            Ok(Arc::new(node.scans.run(node.timeout() / 2, work).await??))
+        }
     }
-    Ok(known.made)
-}
-
-/// Makes statistics in a place for costly calls. Those who have waited for others of the same may get theirs.
-async fn made_statistics(
-    node: Arc<Node>,
-    query: StatisticsQuery,
-    patience: Duration,
-    may_be_known: bool,
-) -> Result<Arc<DecisionStatistics>, HttpFailure> {
-    let at = Arc::clone(&node);
-    let work = move |is_over: &(dyn Fn() -> bool + Sync)| -> Result<_, DecisionSearchError> {
-        let begun = Instant::now();
-        if let Some(known) = at.statistics.young(&query, begun).filter(|_| may_be_known) {
-            return Ok(known);
-        }
-        let is_over = || is_over() || begun.elapsed() >= patience;
-        let mut budget = ReadBudget { records: u64::MAX, is_over: &is_over };
-        let made = Arc::new(at.engine.decision_statistics(&query, &mut budget)?);
-        if may_be_known {
-            at.statistics.keep(query, &made, begun);
-        }
-        Ok(made)
-    };
-    Ok(node.scans.run(node.timeout() / 2, work).await??)
 }
 
 /// Reads what statistics are asked for.

@@ -1,11 +1,10 @@
 //! Routes of keys' statistics.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State;
-use engine::{KeyChoice, KeyName, KeyStatisticsError, Ranking, ReputationRanking};
+use engine::{KeyChoice, KeyName, Ranking, ReputationRanking};
 use event::{Span, Time};
 use serde::Deserialize;
 use tokio::runtime::Handle;
@@ -13,8 +12,8 @@ use utoipa::IntoParams;
 
 use super::{JsonBody, QueryParams};
 use crate::api;
-use crate::core::admission::processor_time;
-use crate::core::answer_cache::{AnswerCache, RankingQuery};
+use crate::core::answer_cache::RankingQuery;
+use crate::core::answering::answered;
 use crate::core::grant::may_read_content;
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, INVALID_PARAMETER, NOT_APPLICABLE, ProblemResponses};
@@ -23,8 +22,6 @@ use crate::core::problem::{HttpFailure, INVALID_PARAMETER, NOT_APPLICABLE, Probl
 const SHOWN: usize = 10;
 /// Most keys that are shown.
 const SHOWN_MAX: usize = 1000;
-/// The processor time from which on an answer is kept for a moment. One that took less is made anew.
-const WORTH_KEEPING: Duration = Duration::from_millis(50);
 
 /// The key of a timeline.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -248,7 +245,7 @@ pub(crate) async fn top(
         let asked = Ranking { kind, counter, window, limit };
         Handle::current().block_on(engine.hottest(&of, asked, now, is_over))
     };
-    let hottest = ranked(&node, |node| &node.hottest, query, rank).await?;
+    let hottest = answered(&node, |node| &node.hottest, query, node.timeout(), rank).await?;
     Ok(Json(api::TopKeysJson {
         pipeline: pipeline.name.clone(),
         kind,
@@ -256,55 +253,6 @@ pub(crate) async fn top(
         window: api::Length(window),
         keys: hottest.iter().map(|hot| api::HotKeyJson::from(hot).of_reader(may_read_content())).collect(),
     }))
-}
-
-/// Ranks keys in a place for costly calls, or returns what was ranked a moment ago, which may then be ranked anew behind the answer.
-async fn ranked<A: Send + Sync + 'static>(
-    node: &Arc<Node>,
-    kept: fn(&Node) -> &AnswerCache<RankingQuery, Vec<A>>,
-    query: RankingQuery,
-    rank: impl FnOnce(&RankingQuery, &(dyn Fn() -> bool + Sync)) -> Result<Vec<A>, KeyStatisticsError>
-    + Send
-    + 'static,
-) -> Result<Arc<Vec<A>>, HttpFailure> {
-    let Some(known) = kept(node).of(&query, Instant::now()) else {
-        return rank_anew(Arc::clone(node), kept, query, rank).await;
-    };
-    if known.is_to_renew {
-        let renewal = rank_anew(Arc::clone(node), kept, query, rank);
-        tokio::spawn(async move {
-            if let Err(failure) = renewal.await {
-                tracing::debug!("keys are not ranked anew: {}", failure.problem().detail);
-            }
-        });
-    }
-    Ok(known.made)
-}
-
-/// Ranks keys in a place for costly calls. Those who have waited for others of the same may get theirs.
-async fn rank_anew<A: Send + Sync + 'static>(
-    node: Arc<Node>,
-    kept: fn(&Node) -> &AnswerCache<RankingQuery, Vec<A>>,
-    query: RankingQuery,
-    rank: impl FnOnce(&RankingQuery, &(dyn Fn() -> bool + Sync)) -> Result<Vec<A>, KeyStatisticsError>
-    + Send
-    + 'static,
-) -> Result<Arc<Vec<A>>, HttpFailure> {
-    let (at, longest) = (Arc::clone(&node), node.timeout());
-    let work = move |is_over: &(dyn Fn() -> bool + Sync)| -> Result<_, KeyStatisticsError> {
-        let (begun, before) = (Instant::now(), processor_time());
-        if let Some(known) = kept(&at).young(&query, begun) {
-            return Ok(known);
-        }
-        // Nobody waits for a renewal, and so nobody ends it.
-        let is_over = || is_over() || begun.elapsed() >= longest;
-        let made = Arc::new(rank(&query, &is_over)?);
-        if processor_time().saturating_sub(before) >= WORTH_KEEPING {
-            kept(&at).keep(query, &made, begun);
-        }
-        Ok(made)
-    };
-    Ok(node.scans.run(node.timeout() / 2, work).await??)
 }
 
 /// The parameters of a request for the worst or the best reputations.
@@ -360,7 +308,7 @@ pub(crate) async fn reputations(
         let asked = ReputationRanking { name: &query.by.0, is_best, within, limit };
         Handle::current().block_on(engine.rank_reputations(&of, asked, now, is_over))
     };
-    let ranked = ranked(&node, |node| &node.reputations, query, rank).await?;
+    let ranked = answered(&node, |node| &node.reputations, query, node.timeout(), rank).await?;
     Ok(Json(api::RankedReputationsJson {
         pipeline: pipeline.name.clone(),
         reputation,
