@@ -21,6 +21,7 @@ use super::columns::{ColumnLayout, ColumnarSegment, ColumnarWriter, ColumnsForma
 use super::file::JournalFile;
 use super::files::{self, SegmentBlocks};
 use super::format::SegmentError;
+use super::priority::lower_priority;
 use super::segment::SegmentSummary;
 use super::visitor::{FactChoice, RecordVisitor};
 use super::{Block, JournalCore, JournalError, JournalState, read_description, segment_error};
@@ -48,6 +49,7 @@ impl JournalState {
 impl JournalCore {
     /// The thread that turns closed segments into columns.
     pub(super) fn convert_all(&self) {
+        lower_priority();
         loop {
             let file = {
                 let mut state = self.state.lock();

@@ -7,10 +7,6 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::core::blocking::result_of;
 
-/// The steps by which these threads are nicer than others: one that competes for a processor gets about a tenth of it.
-#[cfg(target_os = "linux")]
-const NICER: i32 = 10;
-
 /// The threads on which costly calls are worked on. They start when they are needed, and end when they are not.
 #[derive(Debug)]
 pub(crate) struct CostlyThreads(Option<Runtime>);
@@ -18,7 +14,10 @@ pub(crate) struct CostlyThreads(Option<Runtime>);
 impl CostlyThreads {
     /// Makes room for the threads. Where the system has none, costly calls share the threads of others.
     pub(crate) fn new() -> Arc<CostlyThreads> {
-        let runtime = Builder::new_current_thread().thread_name("costly-call").on_thread_start(lower).build();
+        let runtime = Builder::new_current_thread()
+            .thread_name("costly-call")
+            .on_thread_start(journal::lower_priority)
+            .build();
         let runtime = runtime.inspect_err(|error| {
             tracing::warn!("costly calls have no threads of their own, and slow decisions down: {error}");
         });
@@ -52,15 +51,6 @@ impl Drop for CostlyThreads {
     }
 }
 
-/// Lowers the priority of the current thread, which cannot be raised again without rights.
-fn lower() {
-    // Elsewhere than on Linux this is the priority of the whole process.
-    #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::nice(NICER) {
-        tracing::debug!("a thread for costly calls has the priority of others: {error}");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,7 +64,7 @@ mod tests {
             Handle::current().block_on(tokio::time::sleep(std::time::Duration::from_millis(1)));
             own()
         };
-        assert_eq!(threads.run(waits).await, (before + NICER).min(19));
+        assert_eq!(threads.run(waits).await, (before + journal::NICER).min(19));
         assert_eq!(own(), before, "the caller's thread is as it was");
         assert_eq!(crate::core::blocking::blocking(own).await, before);
     }

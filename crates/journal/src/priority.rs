@@ -1,0 +1,14 @@
+//! The priority of work on what is past: who decides now comes first.
+
+/// The steps by which a thread for such work is nicer than others: one that competes for a processor gets about a tenth of it.
+pub const NICER: i32 = 10;
+
+/// Lowers the priority of the current thread, which cannot be raised again without rights.
+///
+/// Only on Linux: elsewhere this would be the priority of the whole process.
+pub fn lower_priority() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::nice(NICER) {
+        tracing::debug!("a thread for work on the past has the priority of others: {error}");
+    }
+}
