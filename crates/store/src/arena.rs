@@ -7,7 +7,7 @@
 //! [`Pages`] hands out its pages under its own borrow, as a vector of boxes would.
 
 use parking_lot::Mutex;
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -83,8 +83,7 @@ impl Arena {
     }
 
     fn layout(&self) -> Layout {
-        // One huge page more than asked for, so that the extent can start at a boundary of one. With no more
-        // alignment than that, allocators leave zeroing to the system, page by page when it is touched.
+        // One huge page more than asked for, so that the extent can start at a boundary of one.
         Layout::from_size_align(self.extent_bytes + HUGE_BYTES, 16).unwrap_or(Layout::new::<u64>())
     }
 
@@ -97,11 +96,9 @@ impl Arena {
         if free.fresh == 0 {
             free.is_blank = match &mut free.extents {
                 Extents::Own(extents) => {
-                    // SAFETY: the layout's size is not zero.
-                    let extent = unsafe { alloc_zeroed(self.layout()) };
-                    let Some(extent) = NonNull::new(extent) else { handle_alloc_error(self.layout()) };
+                    let Some(extent) = extent::take(self.layout()) else { handle_alloc_error(self.layout()) };
                     extents.push(extent);
-                    advise(self.start(extent), self.extent_bytes);
+                    extent::advise(self.start(extent), self.extent_bytes);
                     true
                 }
                 Extents::Cut(pages) => pages.push(),
@@ -143,20 +140,70 @@ impl Drop for Arena {
         let Extents::Own(extents) = &mut free.extents else { return };
         for extent in extents.drain(..) {
             // SAFETY: allocated with this layout in `take`. Every `Pages` holds the arena alive, so none is left.
-            unsafe { dealloc(extent.as_ptr(), layout) };
+            unsafe { extent::give(extent, layout) };
         }
     }
 }
 
+/// Extents come from the system itself: an allocator may hand on memory that was used before, and blanks all of it at once, while
+/// whoever wants a page waits for a tenth of a second. The system blanks what is touched.
 #[cfg(all(target_os = "linux", not(miri)))]
-fn advise(start: NonNull<u8>, bytes: usize) {
-    // Without huge pages it is only slower.
-    // SAFETY: the range is allocated and nobody's yet; this advice does not change its contents.
-    let _ = unsafe { rustix::mm::madvise(start.as_ptr().cast(), bytes, rustix::mm::Advice::LinuxHugepage) };
+mod extent {
+    use std::alloc::Layout;
+    use std::ptr::{NonNull, null_mut};
+
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+    /// Takes blank memory.
+    pub(super) fn take(layout: Layout) -> Option<NonNull<u8>> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the system chooses the place, so no memory that is in use is mapped anew.
+        let extent = unsafe { mmap_anonymous(null_mut(), layout.size(), access, MapFlags::PRIVATE) };
+        NonNull::new(extent.ok()?.cast())
+    }
+
+    /// Gives memory back.
+    ///
+    /// # Safety
+    /// It was taken with this layout, and nobody uses it any more.
+    pub(super) unsafe fn give(extent: NonNull<u8>, layout: Layout) {
+        // It can only fail for a range that was never mapped.
+        // SAFETY: the range is that which was mapped, and the caller promises that nobody uses it.
+        let _ = unsafe { munmap(extent.as_ptr().cast(), layout.size()) };
+    }
+
+    /// Asks for huge pages.
+    pub(super) fn advise(start: NonNull<u8>, bytes: usize) {
+        // Without huge pages it is only slower.
+        // SAFETY: the range is allocated and nobody's yet; this advice does not change its contents.
+        let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+    }
 }
 
+/// Extents where the system's own calls are not known.
 #[cfg(not(all(target_os = "linux", not(miri))))]
-fn advise(_: NonNull<u8>, _: usize) {}
+mod extent {
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
+    use std::ptr::NonNull;
+
+    /// Takes blank memory.
+    pub(super) fn take(layout: Layout) -> Option<NonNull<u8>> {
+        // SAFETY: the layout's size is not zero: an arena's is more than a huge page.
+        NonNull::new(unsafe { alloc_zeroed(layout) })
+    }
+
+    /// Gives memory back.
+    ///
+    /// # Safety
+    /// It was taken with this layout, and nobody uses it any more.
+    pub(super) unsafe fn give(extent: NonNull<u8>, layout: Layout) {
+        // SAFETY: the caller promises it.
+        unsafe { dealloc(extent.as_ptr(), layout) };
+    }
+
+    /// Huge pages are not asked for.
+    pub(super) fn advise(_: NonNull<u8>, _: usize) {}
+}
 
 /// Pages that belong together, numbered from 0.
 pub(crate) struct ArenaPages {
@@ -291,6 +338,20 @@ mod tests {
         prefetch(&b.page(20)[5]);
         b.push();
         assert_eq!(b.page(21).len(), 64);
+    }
+
+    #[test]
+    fn new_extents_are_blank_where_others_were_before() {
+        for _ in 0..4 {
+            let mut pages = ArenaPages::new(Arena::new(0, 18));
+            // Two extents of one page each, in whole.
+            for number in 0..2 {
+                pages.push_blank();
+                assert!(pages.page(number).iter().all(|word| *word == 0));
+                pages.page_mut(number).fill(u64::MAX);
+            }
+            assert_eq!(pages.arena().taken_bytes(), 2 * HUGE_BYTES);
+        }
     }
 
     #[test]
