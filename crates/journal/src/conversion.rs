@@ -21,7 +21,7 @@ use super::columns::{ColumnLayout, ColumnarSegment, ColumnarWriter, ColumnsForma
 use super::file::JournalFile;
 use super::files::{self, SegmentBlocks};
 use super::format::SegmentError;
-use super::priority::lower_priority;
+use super::priority::{give_way, lower_priority};
 use super::segment::SegmentSummary;
 use super::visitor::{FactChoice, RecordVisitor};
 use super::{Block, JournalCore, JournalError, JournalState, read_description, segment_error};
@@ -72,7 +72,11 @@ impl JournalCore {
             if !is_there {
                 continue;
             }
-            let converted = convert(&file, versions, &|| self.state.lock().closing);
+            let is_stopped = || {
+                give_way();
+                self.state.lock().closing
+            };
+            let converted = convert(&file, versions, &is_stopped);
             if let Err(error) = &converted {
                 tracing::warn!(%error, segment = file.name(), "stays as rows");
             }

@@ -77,7 +77,7 @@ use known_files::KnownFiles;
 pub use labels::DecisionLabels;
 pub use loss::{JournalDamage, JournalLosses, MissingRecords, SkippedData};
 use manifest::JournalManifest;
-pub use priority::{NICER, lower_priority};
+pub use priority::{NICER, give_way, lower_priority};
 pub use ranked::{BlockAnswer, RankedBlocks, ReadBudget};
 pub use record::{
     DecisionRow, EncodedRecords, KeyReading, KindDescription, PendingDecision, Record, ReplacedReport,

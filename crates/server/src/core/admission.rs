@@ -148,6 +148,10 @@ impl AdmissionQueue {
         }
         let work = move || {
             let before = processor_time();
+            let is_over = || {
+                journal::give_way();
+                is_over()
+            };
             let done = work(&is_over);
             rest(place, processor_time().saturating_sub(before));
             done
