@@ -84,7 +84,8 @@ impl<Q: PartialEq, A> AnswerCache<Q, A> {
         (now.saturating_duration_since(found.at) < YOUNG).then(|| Arc::clone(&found.made))
     }
 
-    /// Keeps the answer to a query whose making began then and took so long of a processor, if it is worth it. The one that was kept first makes room.
+    /// Keeps the answer to a query whose making began then and took so long of a processor, if it is worth it. The one that was kept
+    /// first makes room.
     pub(crate) fn keep(&self, query: Q, made: &Arc<A>, (at, took): (Instant, Duration)) {
         let mut kept = self.kept.lock();
         // One of before may hold what was to be forgotten.

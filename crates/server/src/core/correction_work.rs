@@ -1,14 +1,12 @@
 //! The work of a correction, and its proof in the audit log.
 
 use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use access::audit::AuditEntry;
 use engine::{CorrectionFailure, CorrectionOrder, CorrectionProgress, RuleImpact};
 use event::Time;
-use futures_util::FutureExt;
 use plan::NotificationOccasion;
 use serde_json::json;
 use tokio::runtime::Handle;
@@ -41,10 +39,13 @@ pub(crate) fn begin(node: &Arc<Node>, order: CorrectionOrder, by: String) -> Res
 async fn work(node: Arc<Node>, order: CorrectionOrder, by: String, progress: Arc<CorrectionProgress>) {
     let (of, its, who, now) = (Arc::clone(&node), order.clone(), by.clone(), node.now());
     let work = move || {
-        let is_over = || of.is_stopping();
+        let is_over = || {
+            journal::give_way();
+            of.is_stopping()
+        };
         Handle::current().block_on(of.engine.correct(&its, (&who, now), None, &progress, &is_over))
     };
-    let outcome = match AssertUnwindSafe(node.costly.run(work)).catch_unwind().await {
+    let outcome = match tokio::spawn(node.costly.run(work)).await {
         Ok(Ok(Some(impact))) => Ok(Arc::new(impact)),
         Ok(Ok(None)) => Err(format!("there is no pipeline `{}`", order.pipeline)),
         Ok(Err(CorrectionFailure::Ended)) if node.is_stopping() => return,

@@ -84,7 +84,10 @@ async fn work(
     }
     let (of, its) = (Arc::clone(&node), order.clone());
     let work = move || {
-        let is_over = || of.is_stopping();
+        let is_over = || {
+            journal::give_way();
+            of.is_stopping()
+        };
         Handle::current().block_on(of.engine.erase(&its, is_pretence, &progress, &is_over))
     };
     let outcome = node.costly.run(work).await;
