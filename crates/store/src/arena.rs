@@ -165,7 +165,7 @@ mod extent {
     /// Gives memory back.
     ///
     /// # Safety
-    /// It was taken with this layout, and nobody uses it any more.
+    /// The memory was taken with this layout, and nobody uses it any more.
     pub(super) unsafe fn give(extent: NonNull<u8>, layout: Layout) {
         // It can only fail for a range that was never mapped.
         // SAFETY: the range is that which was mapped, and the caller promises that nobody uses it.
@@ -195,7 +195,7 @@ mod extent {
     /// Gives memory back.
     ///
     /// # Safety
-    /// It was taken with this layout, and nobody uses it any more.
+    /// The memory was taken with this layout, and nobody uses it any more.
     pub(super) unsafe fn give(extent: NonNull<u8>, layout: Layout) {
         // SAFETY: the caller promises it.
         unsafe { dealloc(extent.as_ptr(), layout) };
