@@ -33,3 +33,7 @@ pub mod piece;
 pub mod text;
 pub mod web;
 pub mod worst_case;
+
+/// The last parts of the names of features that near-duplicates share.
+pub const NEAR_DUPLICATE_FEATURES: [&str; 5] =
+    ["attachment_pieces", "fingerprints", "image_pieces", "short_fingerprints", "template"];

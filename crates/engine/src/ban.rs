@@ -61,15 +61,12 @@ impl Engine {
         self.ban_list.allow()
     }
 
-    /// Puts the allow list of a plan in force, with the addresses that names of hosts have.
+    /// Puts the allow list of a plan in force, with the addresses that names of hosts have and the entries that were posted.
     pub(crate) fn take_over_allow_list(&self, plan: &plan::Plan) {
         let found = self.allowed_addresses.lock().clone();
-        let list = if plan.allow.names.is_empty() {
-            Arc::clone(&plan.allow)
-        } else {
-            Arc::new(plan.allow.with_addresses(&found))
-        };
-        let taken = self.ban_list.set_allow(list);
+        let (networks, accounts) = self.posted_values.lock().networks_and_accounts();
+        let list = plan.allow.with_addresses(&found).with_posted(networks, accounts);
+        let taken = self.ban_list.set_allow(Arc::new(list));
         if taken > 0 {
             tracing::info!(taken, "bans have ended, as the allow list has what they were of");
             self.metrics.count_passed_over("list", "list", taken as u64);

@@ -4,7 +4,7 @@
 //! order ─► erasure.json ─┬─► journal: decisions on events that had one, and feedback ─► shingles of keys of several fields
 //!                        │                                                              and of marks, that name them, too
 //!                        ├─► statistics of all these shingles
-//!                        ├─► ban list, reviews
+//!                        ├─► ban list, reviews, posted entries of the allow list and notes
 //!                        └─► the same in each snapshot of the data directory ─► erasure.json goes
 //! ```
 //!
@@ -71,6 +71,9 @@ pub struct ErasureOrder {
     pub begun: Time,
     /// True if statistics are erased; false where another node that shares them does it.
     pub has_statistics: bool,
+    /// True for a reset: statistics and bans go, decisions, reviews, notes and snapshots stay.
+    #[serde(default)]
+    pub is_reset: bool,
 }
 
 /// The part of an erasure that is at work.
@@ -137,6 +140,8 @@ pub struct ErasureOutcome {
     pub bans: u64,
     /// Items of reviews.
     pub reviews: u64,
+    /// Posted entries of the allow list, and notes.
+    pub posted: u64,
     /// Files of journal and ledger that cannot be read whole, and may still have something.
     pub damaged: u64,
     /// Snapshots in the data directory.
@@ -173,7 +178,7 @@ impl Engine {
             }
             named.extend(shingles.into_iter().map(|shingle| (kind.to_owned(), shingle)));
         }
-        Ok(ErasureOrder { keys: named, by: by.to_owned(), begun, has_statistics: true })
+        Ok(ErasureOrder { keys: named, by: by.to_owned(), begun, has_statistics: true, is_reset: false })
     }
 
     /// Returns the order that was begun and is not done; of an engine in memory there is none.
@@ -202,8 +207,9 @@ impl Engine {
     }
 
     /// Erases all that is known of the keys of an order: decisions on events that had one with the feedback on them, statistics
-    /// and marks, labels on the ban list, and reviews; in the end the note of the order. With `pretend` it only counts. It
-    /// blocks, and may take long: to be awaited on a thread of its own.
+    /// and marks, labels on the ban list, reviews, and what was posted about them; in the end the note of the order. A reset
+    /// erases statistics, marks and labels alone. With `pretend` it only counts. It blocks, and may take long: to be awaited on
+    /// a thread of its own.
     ///
     /// # Errors
     /// What cannot be read or written; [`ErasureFailure::Ended`] once `is_over`. It can be repeated.
@@ -217,7 +223,7 @@ impl Engine {
         let mut outcome = ErasureOutcome::default();
         let shingles: HashSet<Shingle> = order.keys.iter().map(|(_, shingle)| *shingle).collect();
         let mut all = shingles.clone();
-        if let Some(journal) = &self.journal {
+        if let Some(journal) = self.journal.as_ref().filter(|_| !order.is_reset) {
             progress.enter(ErasurePhase::Journal);
             let plan = self.plan();
             let mut more = HashSet::new();
@@ -247,17 +253,28 @@ impl Engine {
         }
         progress.enter(ErasurePhase::Lists);
         let is_meant = |value: &str| shingles.contains(&self.secret.shingle(value.as_bytes()));
+        let path = |of: &dyn Fn(&crate::Directory) -> std::path::PathBuf| {
+            self.directory.as_ref().map(of).unwrap_or_default()
+        };
         if pretend {
             outcome.bans = self.ban_list.count_values(is_meant);
-            outcome.reviews = self.reviews.count_of(&shingles);
         } else {
-            let path = |of: &dyn Fn(&crate::Directory) -> std::path::PathBuf| {
-                self.directory.as_ref().map(of).unwrap_or_default()
-            };
             let bans = self.ban_list.erase_values(is_meant);
             outcome.bans = bans.map_err(io_error(&path(&crate::Directory::ban_list_path)))? as u64;
+        }
+        if order.is_reset {
+            if !pretend {
+                self.forget_erasure()?;
+            }
+            return Ok(outcome);
+        }
+        if pretend {
+            outcome.reviews = self.reviews.count_of(&shingles);
+            outcome.posted = self.count_posted_values(is_meant);
+        } else {
             let reviews = self.reviews.erase(&shingles);
             outcome.reviews = reviews.map_err(io_error(&path(&|of| of.path().to_path_buf())))?;
+            outcome.posted = self.erase_posted_values(is_meant)?;
         }
         progress.enter(ErasurePhase::Snapshots);
         outcome.snapshots = self.erase_snapshots(&all, pretend, is_over)?;

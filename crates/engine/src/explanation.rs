@@ -6,7 +6,7 @@ use catboost::ModelScratch;
 use event::{Column, Facts, Kind, Schema, Secret, Shingle, Slot, Span, Time, Value};
 use futures_util::FutureExt;
 use journal::{DecisionRow, JournalArchive, KeyReading, Record, RecordId, VersionDescription};
-use judge::{Mode, NearMiss, Rule, Verdict};
+use judge::{Mode, NearMiss, Rule, UnmetPart, Verdict};
 use stats::{LedgerError, Quality, Reading};
 
 use crate::content_keys::{ContentError, ContentKeys};
@@ -93,15 +93,14 @@ pub struct ExplainedNearMiss {
 }
 
 /// A limit that is for some events only.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ExplainedLimit {
     /// Its name.
     pub limit: String,
     /// The condition under which events take from it.
     pub when: String,
-    /// The fewest parts of the condition that would have to be otherwise for the event to take from it, and what they were;
-    /// `None` is missing. None where it took.
-    pub unmet: Vec<(String, Option<bool>)>,
+    /// The fewest parts of the condition that would have to be otherwise for the event to take from it. None where it took.
+    pub unmet: Vec<UnmetPart>,
 }
 
 /// The output of a model for an event.

@@ -33,6 +33,7 @@ mod maintenance;
 mod metrics;
 mod opening;
 mod pipeline;
+mod posted_values;
 mod related_keys;
 mod relearning;
 mod reload;
@@ -113,6 +114,10 @@ pub use pipeline::trainer::TrainingTotal;
 pub use pipeline::{
     Decision, DecisionStage, JOURNAL_UNAVAILABLE, LEDGER_UNAVAILABLE, ON_ALLOW_LIST, StageWatcher, UNDECIDED,
 };
+pub use posted_values::{
+    ALLOW_ENTRIES_MAX, AllowEntry, NOTE_BYTES_MAX, NOTES_MAX, NOTES_PER_VALUE_MAX, PostedValueError,
+    ValueNote, posted_value,
+};
 pub use related_keys::{RELATED_DECISIONS, RelatedKey, RelatedKeys};
 pub use relearning::{KnownModels, LessonCounts, RelearnError, RelearnProgress, RelearnReport};
 pub use reload::{PipelineChange, Proposal, ReloadError, ReloadOutcome, RulesInfo, VersionInfo, VersionText};
@@ -124,7 +129,7 @@ pub use review_queue::{
     ReviewPage, ReviewQueue, ReviewState, ReviewVerdict, ReviewWord, ReviewWordError,
 };
 pub use rule_notices::RuleNotice;
-pub use search::common::{CommonFact, CommonFacts};
+pub use search::common::{CommonFact, CommonFacts, fact_conditions};
 pub use search::live::{DecisionWatch, WATCHERS_MAX, WatchedEvent};
 pub use search::statistics::{
     DecisionStatistics, JudgedCounts, MovedLine, ProbabilityBin, RuleStatistics, StatisticsQuery,
@@ -202,6 +207,8 @@ pub struct Engine {
     records: batch::BufferPool<EncodedRecords>,
     ban_list: BanList,
     block_lists: RwLock<Arc<block_lists::BlockLists>>,
+    /// Entries of the allow list and notes, as they were posted.
+    posted_values: Mutex<posted_values::PostedValues>,
     /// The addresses of the names of the allow list, as they were last found.
     allowed_addresses: Mutex<Vec<(Arc<str>, Vec<std::net::IpAddr>)>>,
     /// The queues of all who watch decisions as they are made.

@@ -29,7 +29,7 @@ use crate::pipeline::trainer::Trainer;
 use crate::review_queue::ReviewQueue;
 use crate::sharing::SharingState;
 use crate::sinks::SinkTable;
-use crate::{Engine, LedgerHome, batch, directory, limit, reload, unknown_fields};
+use crate::{Engine, LedgerHome, batch, directory, limit, posted_values, reload, unknown_fields};
 
 impl Engine {
     /// Opens a data directory: its ledger, which locks it, and its journal.
@@ -111,6 +111,8 @@ impl Engine {
         reload::keep_first(&plan, &config, &mut state, &shelf)?;
         let posted = limit::read_exceptions(&directory.limits_path());
         let posted = directory::or_put_aside(posted, &mut aside)?;
+        let values = posted_values::PostedValues::read(&directory.values_path());
+        let values = directory::or_put_aside(values, &mut aside)?;
         let scores = directory::or_put_aside(directory.stored_scores(), &mut aside)?;
         let counts = directory::or_put_aside(directory.stored_counts(), &mut aside)?;
         let learners = directory::or_put_aside(directory.stored_learners(), &mut aside)?;
@@ -131,7 +133,8 @@ impl Engine {
         let exceptions = limit::LimitExceptions::new(&plan, posted, &secret);
         let told =
             BanList::open(&directory.ban_list_path(), shared.is_some()).map_err(EngineOpenError::Device)?;
-        told.set_allow(Arc::clone(&plan.allow));
+        let (networks, accounts) = values.networks_and_accounts();
+        told.set_allow(Arc::new(plan.allow.with_posted(networks, accounts)));
         let reviews = directory.open_reviews()?;
         health.set("reviews-damaged", Impact::Degraded, review_damage(&reviews));
         directory.note_contents()?;
@@ -160,6 +163,7 @@ impl Engine {
             records: batch::BufferPool::default(),
             ban_list: told,
             block_lists: RwLock::default(),
+            posted_values: Mutex::new(values),
             allowed_addresses: Mutex::default(),
             live: Arc::default(),
             reviews,
@@ -216,6 +220,7 @@ impl Engine {
             records: batch::BufferPool::default(),
             ban_list,
             block_lists: RwLock::default(),
+            posted_values: Mutex::default(),
             allowed_addresses: Mutex::default(),
             live: Arc::default(),
             reviews: ReviewQueue::default(),

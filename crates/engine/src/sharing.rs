@@ -1,8 +1,8 @@
-//! Changes that hold on all nodes: bans and their lifting, and exceptions of limits that were posted.
+//! Changes that hold on all nodes: bans and their lifting, and what was posted: exceptions of limits, entries of the allow list, notes.
 //!
 //! ```text
 //! ban, lift ─► here at once ─► not shared yet ─► the cluster's list, at the next beat ─┐
-//! exception ─► the cluster's list, or refused ─────────────────────────────────────────┤
+//! what is posted ─► the cluster's list, or refused ────────────────────────────────────┤
 //!                here, and on all nodes, in the list's order  ◄──────── changes since ◄┘
 //! ```
 //!
@@ -27,6 +27,7 @@ use crate::ban_list::{Ban, LabelSource, NewBan, SharedBan, UnsharedBan};
 use crate::fleet::{
     CHANGE_SUBJECT_BYTES, ChangePage, ChangePosition, ChangeRegister, SharedChange, SharedChangeKind,
 };
+use crate::posted_values::{AllowEntry, PostedValueChange, ValueNote};
 
 /// Most changes that are put into the list with one call.
 const PAGE: usize = 500;
@@ -38,7 +39,7 @@ const TEXT_BYTES_MAX: usize = 8 << 10;
 const GRACE: Span = Span::hours(1);
 /// The time between two looks for what has ended.
 const TRIM_EVERY: Span = Span::minutes(1);
-/// The time for which it is known that a lasting exception was taken away.
+/// The time for which it is known that a lasting exception, an entry or a note was taken away.
 const LIFT_KEPT: Span = Span::days(366);
 const NONCE_BYTES: usize = 24;
 /// The keys are the same on all days: what was shared long ago is read by who starts today.
@@ -71,6 +72,8 @@ enum SharedRecord {
     },
     /// One that says nothing takes the other away.
     Exception(LimitException),
+    Allow(AllowEntry),
+    Note(ValueNote),
 }
 
 /// Encrypts and reads texts of changes.
@@ -236,11 +239,15 @@ impl Engine {
         }
         self.ban_list.share_again(|ban| seen.contains(&self.ban_subject(ban)));
         let plan = self.plan();
-        let missing: Vec<SharedChange> = self
-            .exceptions()
-            .posted()
-            .iter()
+        let posted = self.posted_values.lock().clone();
+        let entries = posted.allowed.into_iter().map(PostedValueChange::Allow);
+        let values = entries.chain(posted.notes.into_iter().map(PostedValueChange::Note));
+        let values = values.filter_map(|change| self.posted_value_change(&change, now));
+        let exceptions = self.exceptions();
+        let exceptions = exceptions.posted().iter();
+        let missing: Vec<SharedChange> = exceptions
             .filter_map(|exception| self.exception_change(&plan, exception, now))
+            .chain(values)
             .filter(|change| !seen.contains(&change.subject))
             .collect();
         for page in missing.chunks(PAGE) {
@@ -251,6 +258,7 @@ impl Engine {
 
     fn take_over(&self, page: &ChangePage, now: Time) {
         let (sealer, mut bans, mut exceptions) = (self.sealer(), Vec::new(), Vec::new());
+        let mut values = Vec::new();
         for change in &page.changes {
             match sealer.open(change) {
                 Some(SharedRecord::Ban { pipeline, kind, label, decision, value, by, until }) => {
@@ -261,6 +269,11 @@ impl Engine {
                     }
                 }
                 Some(SharedRecord::Exception(exception)) => exceptions.push(exception),
+                Some(SharedRecord::Allow(entry)) => values.push(match change.kind {
+                    SharedChangeKind::Lift => PostedValueChange::Disallow(entry.value),
+                    _ => PostedValueChange::Allow(entry),
+                }),
+                Some(SharedRecord::Note(note)) => values.push(PostedValueChange::Note(note)),
                 None => tracing::warn!("a change that nodes share cannot be read, and is passed over"),
             }
         }
@@ -271,6 +284,11 @@ impl Engine {
             && let Err(error) = self.take_over_posted_exceptions(exceptions, now)
         {
             tracing::error!(%error, "exceptions that other nodes have posted are not kept");
+        }
+        if !values.is_empty()
+            && let Err(error) = self.take_over_posted_values(values, now)
+        {
+            tracing::error!(%error, "entries of the allow list and notes that other nodes have posted are not kept");
         }
     }
 
@@ -309,13 +327,53 @@ impl Engine {
         exception: &LimitException,
         now: Time,
     ) -> Result<(), String> {
+        self.share_posted(|| self.exception_change(plan, exception, now), now)
+    }
+
+    /// Puts a change of what is posted about a value into the list that nodes share. Does nothing for a node of its own. Blocks.
+    ///
+    /// # Errors
+    /// Says why it is not there.
+    pub(crate) fn share_posted_value(&self, change: &PostedValueChange, now: Time) -> Result<(), String> {
+        self.share_posted(|| self.posted_value_change(change, now), now)
+    }
+
+    fn share_posted(&self, change: impl FnOnce() -> Option<SharedChange>, now: Time) -> Result<(), String> {
         let Some(registers) = &self.shared else { return Ok(()) };
-        let change =
-            self.exception_change(plan, exception, now).ok_or("its key is too long to be shared by nodes")?;
+        let change = change().ok_or("its key is too long to be shared by nodes")?;
         match registers.changes.append(vec![change], now - GRACE)? {
             0 => Ok(()),
             _ => Err("the list that nodes share is full".to_owned()),
         }
+    }
+
+    fn posted_value_change(&self, change: &PostedValueChange, now: Time) -> Option<SharedChange> {
+        let (forever, gone) = (Time(i64::MAX), now + LIFT_KEPT);
+        let (value, kind, until, record) = match change.clone() {
+            PostedValueChange::Allow(entry) => {
+                let until = entry.until.unwrap_or(forever);
+                (entry.value.clone(), SharedChangeKind::Set, until, SharedRecord::Allow(entry))
+            }
+            PostedValueChange::Disallow(value) => {
+                let (why, by) = (String::new(), String::new());
+                let entry = AllowEntry { value: value.clone(), why, by, since: now, until: None };
+                (value, SharedChangeKind::Lift, gone, SharedRecord::Allow(entry))
+            }
+            PostedValueChange::Note(note) => {
+                let (kind, until) = match note.text.is_empty() {
+                    true => (SharedChangeKind::Lift, gone),
+                    false => (SharedChangeKind::Set, forever),
+                };
+                (note.value.clone(), kind, until, SharedRecord::Note(note))
+            }
+        };
+        let shingle = self.posted_value_shingle(&value);
+        let sealer = self.sealer();
+        let subject = match &record {
+            SharedRecord::Note(note) => sealer.subject(shingle, &["note", &value, &note.time.0.to_string()]),
+            _ => sealer.subject(shingle, &["allow", &value]),
+        };
+        sealer.seal(subject, kind, until, &record)
     }
 
     /// Returns the number of bans and lifts that other nodes have not been told of, and of those for which there was no room where

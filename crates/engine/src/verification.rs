@@ -51,6 +51,9 @@ impl Directory {
             Err(error) => into.push(error.parts()),
         }
         into.extend(crate::limit::read_exceptions(&self.limits_path()).err().map(DirectoryError::parts));
+        into.extend(
+            crate::posted_values::PostedValues::read(&self.values_path()).err().map(DirectoryError::parts),
+        );
         into.extend(self.stored_scores().err().map(DirectoryError::parts));
         into.extend(self.stored_sink_positions().err().map(DirectoryError::parts));
         into.extend(self.stored_source_positions().err().map(DirectoryError::parts));

@@ -6,7 +6,7 @@ use event::{Facts, Slot};
 
 use crate::Diagnostic;
 use crate::expr::{BoolExpr, EvalEnv, FloatExpr};
-use crate::outline::{ConditionOutline, UnmetPart};
+use crate::outline::{ConditionOutline, OutlinePart, UnmetPart};
 
 /// A condition, checked and compiled by [`crate::compile`]. Asking it is pure, cannot fail and allocates
 /// nothing.
@@ -103,15 +103,13 @@ impl Condition {
     }
 
     /// The fewest parts that would have to be otherwise for it to be true.
-    pub(crate) fn changes(&self, env: EvalEnv<'_>) -> Vec<UnmetPart<'_>> {
+    pub(crate) fn changes(&self, env: EvalEnv<'_>) -> Vec<OutlinePart<'_>> {
         self.outline.changes(&self.root, env, true)
     }
 
-    /// The fewest parts that would have to be otherwise for it to be true of the row, as its source has them, and what they
-    /// are; `None` is missing. None where it is true.
-    pub fn unmet(&self, row: &Facts) -> Vec<(String, Option<bool>)> {
-        let changes = self.changes(EvalEnv::of(row)).into_iter();
-        changes.map(|(part, found)| (part.to_owned(), found)).collect()
+    /// The fewest parts that would have to be otherwise for it to be true of the row. None where it is true.
+    pub fn unmet(&self, row: &Facts) -> Vec<UnmetPart> {
+        self.changes(EvalEnv::of(row)).into_iter().map(UnmetPart::from).collect()
     }
 
     /// Returns the references to its set, and where they are in its source.

@@ -519,6 +519,24 @@ impl ValueExpr {
 }
 
 impl BoolExpr {
+    /// See [`crate::UnmetPart::reached`].
+    pub(crate) fn reached(&self, env: EvalEnv<'_>) -> Option<f64> {
+        let (operator, one, other) = match self {
+            BoolExpr::IntIs(operator, slot, bound) => (operator, env.integer(*slot)? as f64, *bound as f64),
+            BoolExpr::Ints(operator, one, other) => {
+                (operator, one.eval(env)? as f64, other.eval(env)? as f64)
+            }
+            BoolExpr::FloatIs(operator, slot, bound) => (operator, env.float(*slot)?, *bound),
+            BoolExpr::Floats(operator, one, other) => (operator, one.eval(env)?, other.eval(env)?),
+            _ => return None,
+        };
+        let is_order = !matches!(operator, CompareOperator::Equal | CompareOperator::NotEqual);
+        let (least, most) = (one.min(other), one.max(other));
+        // Times are numbers, too, but no part of one another.
+        let is_share = is_order && least >= 0.0 && most > 0.0 && most < 1e14;
+        is_share.then(|| (least / most).min(0.99))
+    }
+
     /// Returns true if it searches a text by a regular expression, or says that it is not found.
     fn is_search(&self) -> bool {
         match self {

@@ -65,6 +65,7 @@ pub use learner::{ExampleLabel, FeatureBuilder, FeatureSet, LearnerFormatError, 
 pub use library::Library;
 pub use lookup::{LookupTable, LookupTableError};
 pub use near_miss::NearMiss;
+pub use outline::UnmetPart;
 pub use outline::{Conjunct, conjuncts};
 pub use rule::{
     GroupSource, Rule, RuleGroup, RuleProblem, RuleSelection, RuleSet, RuleSetPart, RuleSetSource,

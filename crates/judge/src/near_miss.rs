@@ -4,6 +4,7 @@ use event::{Facts, TableIndex, Value};
 
 use crate::action::{Action, BandsInForce, Mode};
 use crate::expr::{EvalEnv, ResultView, RuleResults};
+use crate::outline::{OutlinePart, UnmetPart};
 use crate::rule::{Rule, RuleGroup, RuleSet};
 use crate::score::rounded;
 use crate::verdict::{Evaluation, Reason, Verdict, detail};
@@ -13,9 +14,8 @@ use crate::verdict::{Evaluation, Reason, Verdict, detail};
 pub struct NearMiss {
     /// The rule, of its set.
     pub rule: TableIndex<Rule>,
-    /// The fewest parts of its condition that would have to be otherwise, as its source has them, in canonical
-    /// layout, and what they are; `None` is missing.
-    pub parts: Vec<(String, Option<bool>)>,
+    /// The fewest parts of its condition that would have to be otherwise.
+    pub parts: Vec<UnmetPart>,
     /// The values that it reads, as [`Reason::detail`](crate::Reason::detail) tells it.
     pub detail: String,
     /// The values that it reads, as [`Reason::values`](crate::Reason::values) has it.
@@ -26,12 +26,18 @@ pub struct NearMiss {
     pub action: Action,
 }
 
+/// The distance of parts from being otherwise: 1 for each, less for a number the nearer it is to its bound.
+fn distance(parts: &[OutlinePart<'_>]) -> f64 {
+    parts.iter().map(|part| 1.0 - part.reached.unwrap_or(0.0)).sum()
+}
+
 impl RuleSet {
     /// The rules that came closest to firing, closest first, at most `limit`.
     ///
-    /// A rule is the closer the fewer parts of its condition would have to be otherwise: comparisons, functions and
-    /// facts between `&&`, `||`, `!` and `?`, each taken to be free of the others. Of rules equally close, those whose score
-    /// is the larger come first, then by name. Rules that are off or have expired are left out, and so is what
+    /// A rule is the closer the fewer parts of its condition would have to be otherwise, and the nearer compared numbers are: of
+    /// comparisons, functions and facts between `&&`, `||`, `!` and `?`, each taken to be free of the others, each counts 1, and
+    /// a number that is near its bound less ([`UnmetPart::reached`]). Of rules equally close, those whose score is the larger
+    /// come first, then by name. Rules that are off or have expired are left out, and so is what
     /// `is_known` refuses: rules that read what `row` no longer has.
     ///
     /// `verdict` says which rules fired; it is that of this set, and `row` is what it was judged by.
@@ -43,30 +49,32 @@ impl RuleSet {
         is_known: impl Fn(&Rule) -> bool,
     ) -> Vec<NearMiss> {
         let results = self.results(verdict);
-        let mut close: Vec<(usize, TableIndex<Rule>)> = Vec::new();
+        let mut close: Vec<(f64, TableIndex<Rule>)> = Vec::new();
         for (index, rule) in self.rules.entries() {
             let fired = results.fired[index.get()] != 0;
             if rule.mode == Mode::Off || fired || self.has_expired(rule, row) || !is_known(rule) {
                 continue;
             }
-            let changes = rule.condition.changes(EvalEnv::new(row, &results)).len();
+            let changes = rule.condition.changes(EvalEnv::new(row, &results));
             // A condition that holds although its rule did not fire was judged by another set or row.
-            if changes > 0 {
-                close.push((changes, index));
+            if !changes.is_empty() {
+                close.push((distance(&changes), index));
             }
         }
         close.sort_by(|(a, x), (b, y)| {
             let (x, y) = (&self.rules[*x], &self.rules[*y]);
-            a.cmp(b).then_with(|| y.score.abs().total_cmp(&x.score.abs())).then_with(|| x.name.cmp(&y.name))
+            a.total_cmp(b)
+                .then_with(|| y.score.abs().total_cmp(&x.score.abs()))
+                .then_with(|| x.name.cmp(&y.name))
         });
         close.truncate(limit);
-        let miss = |(_, index): (usize, TableIndex<Rule>)| {
+        let miss = |(_, index): (f64, TableIndex<Rule>)| {
             let rule = &self.rules[index];
-            let mut parts: Vec<(String, Option<bool>)> = Vec::new();
-            for (part, found) in rule.condition.changes(EvalEnv::new(row, &results)) {
+            let mut parts: Vec<UnmetPart> = Vec::new();
+            for part in rule.condition.changes(EvalEnv::new(row, &results)) {
                 // What stands for a name has the name's place.
-                if !parts.iter().any(|(other, _)| other == part) {
-                    parts.push((part.to_owned(), found));
+                if !parts.iter().any(|other| other.part == part.source) {
+                    parts.push(UnmetPart::from(part));
                 }
             }
             let (values, detail) = detail(rule, row);

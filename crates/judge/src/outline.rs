@@ -38,8 +38,34 @@ pub(crate) enum ConditionOutline {
     If(Box<[ConditionOutline; 3]>),
 }
 
-/// A part of a condition that would have to be otherwise, and what it is; `None` is missing.
-pub(crate) type UnmetPart<'a> = (&'a str, Option<bool>);
+/// A part of a condition that would have to be otherwise for it to hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnmetPart {
+    /// The part as its source has it, in canonical layout.
+    pub part: String,
+    /// Its value; `None` is missing.
+    pub was: Option<bool>,
+    /// The smaller of two compared numbers as a share of the larger, from 0 to below 1: 0.9 for a count of 90 that would have to
+    /// be 100. `None` for what is no comparison in order of numbers that are not negative.
+    pub reached: Option<f64>,
+}
+
+impl From<OutlinePart<'_>> for UnmetPart {
+    fn from(OutlinePart { source, found, reached }: OutlinePart<'_>) -> UnmetPart {
+        UnmetPart { part: source.to_owned(), was: found, reached }
+    }
+}
+
+/// A part of an outline that would have to be otherwise.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct OutlinePart<'a> {
+    /// Its source.
+    pub(crate) source: &'a str,
+    /// Its value; `None` is missing.
+    pub(crate) found: Option<bool>,
+    /// See [`UnmetPart::reached`].
+    pub(crate) reached: Option<f64>,
+}
 
 impl ConditionOutline {
     /// The outline of a condition's tree and its compiled form.
@@ -75,7 +101,7 @@ impl ConditionOutline {
         compiled: &BoolExpr,
         env: EvalEnv<'_>,
         wanted: bool,
-    ) -> Vec<UnmetPart<'a>> {
+    ) -> Vec<OutlinePart<'a>> {
         let found = compiled.eval(env);
         if found == Some(wanted) {
             return Vec::new();
@@ -102,7 +128,9 @@ impl ConditionOutline {
                 let (one, other) = (way(true, yes, &branches.1), way(false, no, &branches.2));
                 if other.len() < one.len() { other } else { one }
             }
-            (ConditionOutline::Part(source), _) => vec![(source, found)],
+            (ConditionOutline::Part(source), _) => {
+                vec![OutlinePart { source, found, reached: compiled.reached(env) }]
+            }
             // An outline is made of what it is asked about.
             _ => Vec::new(),
         }

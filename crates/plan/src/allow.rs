@@ -37,6 +37,8 @@ pub struct AllowPlan {
     networks: Vec<(AllowSource, Networks)>,
     /// Keys that are no addresses, in lower case.
     accounts: HashSet<String>,
+    /// Keys that were posted and are no addresses, in lower case.
+    posted: HashSet<String>,
     /// Names of hosts whose addresses are allowed.
     pub names: Vec<String>,
     /// True if events of verified robots ban nobody.
@@ -52,6 +54,8 @@ pub enum AllowSource {
     File(Arc<str>),
     /// `accounts`.
     Accounts,
+    /// An entry that was posted while the node runs.
+    Posted,
     /// An address of a name of `names`.
     Name(Arc<str>),
     /// `private`: loopback, private and link-local addresses.
@@ -69,6 +73,7 @@ impl AllowSource {
             AllowSource::Networks => "networks",
             AllowSource::File(_) => "files",
             AllowSource::Accounts => "accounts",
+            AllowSource::Posted => "posted",
             AllowSource::Name(_) => "names",
             AllowSource::Private => "private",
             AllowSource::Proxies => "proxies",
@@ -82,6 +87,7 @@ impl std::fmt::Display for AllowSource {
         match self {
             AllowSource::File(name) => write!(f, "[allow] files: {name}"),
             AllowSource::Name(name) => write!(f, "[allow] names: {name}"),
+            AllowSource::Posted => f.write_str("a posted entry"),
             other => write!(f, "[allow] {}", other.name()),
         }
     }
@@ -103,8 +109,14 @@ impl AllowPlan {
         if let Ok(network) = value.parse::<Network>() {
             return self.networks.iter().find(|(_, own)| own.overlap(network)).map(|(source, _)| source);
         }
-        let is_account = !self.accounts.is_empty() && self.accounts.contains(&value.to_lowercase());
-        is_account.then_some(&AllowSource::Accounts)
+        if self.accounts.is_empty() && self.posted.is_empty() {
+            return None;
+        }
+        let value = value.to_lowercase();
+        if self.accounts.contains(&value) {
+            return Some(&AllowSource::Accounts);
+        }
+        self.posted.contains(&value).then_some(&AllowSource::Posted)
     }
 
     /// Returns true if an address is on the list.
@@ -147,6 +159,17 @@ impl AllowPlan {
             let networks = Networks::new(addresses.iter().map(|address| Network::of(*address)));
             list.networks.push((AllowSource::Name(Arc::clone(name)), networks));
         }
+        list
+    }
+}
+
+impl AllowPlan {
+    /// Returns the list with these posted entries, and no others.
+    pub fn with_posted(&self, networks: Vec<Network>, accounts: HashSet<String>) -> AllowPlan {
+        let mut list = self.clone();
+        list.networks.retain(|(source, _)| *source != AllowSource::Posted);
+        list.add(AllowSource::Posted, networks);
+        list.posted = accounts;
         list
     }
 }

@@ -9,14 +9,15 @@ use event::{Span, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::api::{
-    AnomaliesJson, AuditJson, BacktestJson, BacktestRequest, BatchError, BatchLine, CanaryRequest,
-    ComparisonJson, CorrectionJson, CorrectionRequest, DecisionJson, DecisionPageJson,
-    DecisionStatisticsJson, EraseJson, EraseRequest, ExplanationJson, FeedbackJson, FeedbackLine,
-    FeedbackOutcomeJson, HealthJson, LearnersJson, MailReportJson, NodesJson, NotificationTestJson,
-    NotificationsJson, PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson, ReadingsRequest,
-    RelatedKeysJson, ReloadOutcomeJson, ReviewDecisionJson, ReviewJson, ReviewedJson, ReviewsDecisionJson,
-    ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RuleImpactJson, RuleNamesJson, RulesJson, SnapshotJson,
-    TimelineJson, TopKeysJson, VersionTextJson,
+    AllowEntryJson, AllowListJson, AllowRequest, AnomaliesJson, AuditJson, BacktestJson, BacktestRequest,
+    BatchError, BatchLine, CanaryRequest, ComparisonJson, CorrectionJson, CorrectionRequest, DecisionJson,
+    DecisionPageJson, DecisionStatisticsJson, EraseJson, EraseRequest, ExplanationJson, FeedbackJson,
+    FeedbackLine, FeedbackOutcomeJson, HealthJson, LearnersJson, MailReportJson, NodesJson, NoteRequest,
+    NotificationTestJson, NotificationsJson, PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson,
+    ReadingsRequest, RelatedKeysJson, ReloadOutcomeJson, RemovedJson, ReviewDecisionJson, ReviewJson,
+    ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RuleImpactJson,
+    RuleNamesJson, RulesJson, SimilarDecisionsJson, SnapshotJson, TimelineJson, TopKeysJson, ValueNoteJson,
+    ValueNotesJson, VersionTextJson,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
@@ -297,6 +298,21 @@ impl ApiClient {
         self.get(&format!("/v1/decisions/{}", escaped(id)), &[])
     }
 
+    /// Returns decisions on events nearly like that of a decision.
+    pub(crate) fn similar_decisions(
+        &self,
+        id: &str,
+        limit: u32,
+        facts: &str,
+    ) -> Result<SimilarDecisionsJson, CallError> {
+        let limit = limit.to_string();
+        let mut query = vec![("limit", limit.as_str())];
+        if !facts.is_empty() {
+            query.push(("facts", facts));
+        }
+        self.get(&format!("/v1/decisions/{}/similar", escaped(id)), &query)
+    }
+
     /// A page of past decisions.
     pub(crate) fn decisions(&self, query: &[(&str, String)]) -> Result<DecisionPageJson, CallError> {
         let query: Vec<(&str, &str)> = query.iter().map(|(name, text)| (*name, text.as_str())).collect();
@@ -343,6 +359,37 @@ impl ApiClient {
             "pipeline": pipeline, "kind": kind, "label": label, "value": value, "for": lasts,
         });
         self.post_json::<serde_json::Value>("/v1/bans", &body).map(drop)
+    }
+
+    /// Returns the posted entries of the allow list, and which part of the list a value is on.
+    pub(crate) fn allow_list(&self, value: Option<&str>) -> Result<AllowListJson, CallError> {
+        let query = value.map(|value| ("value", value));
+        self.get("/v1/allow", query.as_slice())
+    }
+
+    /// Puts a value on the allow list.
+    pub(crate) fn allow(&self, request: &AllowRequest) -> Result<AllowEntryJson, CallError> {
+        self.post_json("/v1/allow", request)
+    }
+
+    /// Takes a posted entry off the allow list.
+    pub(crate) fn disallow(&self, value: &str) -> Result<RemovedJson, CallError> {
+        self.call(Method::DELETE, "/v1/allow", &[("value", value)], &[], &[])
+    }
+
+    /// Returns the notes on a value.
+    pub(crate) fn notes(&self, value: &str) -> Result<ValueNotesJson, CallError> {
+        self.get("/v1/notes", &[("value", value)])
+    }
+
+    /// Adds a note to a value.
+    pub(crate) fn add_note(&self, request: &NoteRequest) -> Result<ValueNoteJson, CallError> {
+        self.post_json("/v1/notes", request)
+    }
+
+    /// Removes the note that a value has of a time.
+    pub(crate) fn remove_note(&self, value: &str, time: Time) -> Result<RemovedJson, CallError> {
+        self.call(Method::DELETE, "/v1/notes", &[("value", value), ("time", &time.to_string())], &[], &[])
     }
 
     /// Returns whether the node takes requests.

@@ -14,7 +14,7 @@ const NAME: &str = "contents.json";
 /// Largest list that is read.
 const BYTES_MAX: u64 = 64 << 10;
 /// Files that are listed once they are there, and what is gone with them.
-const LISTED: [(&str, &str); 14] = [
+const LISTED: [(&str, &str); 15] = [
     ("counts.bin", "what was counted of decisions over time"),
     ("journal/segments", "the decisions that were logged"),
     ("labels.ndjson", "the labels that enforcement points were told of"),
@@ -29,6 +29,7 @@ const LISTED: [(&str, &str); 14] = [
     ("tokens.json", "the tokens that were made: none of them is accepted"),
     ("tollhouse.toml", "the configuration"),
     ("users.json", "the people who may begin sessions"),
+    ("values.json", "the posted entries of the allow list, and notes on values"),
 ];
 
 /// The list, as it is in the file.

@@ -13,6 +13,7 @@ use super::exchange::StatisticsExchangeError;
 use super::{Directory, DirectoryError, io_error};
 use crate::EngineOpenError;
 use crate::ban_list::BanList;
+use crate::posted_values::PostedValues;
 use plan::Plan;
 
 /// The report of an erasure.
@@ -162,6 +163,8 @@ impl Directory {
             let secret = self.secret().map_err(StatisticsExchangeError::Directory)?;
             BanList::erase(&path, |piece| shingles.contains(&secret.shingle(piece.as_bytes())))
                 .map_err(|error| StatisticsExchangeError::Directory(io_error(&path)(error)))?;
+            let is_meant = |value: &str| shingles.contains(&secret.shingle(value.as_bytes()));
+            PostedValues::erase(&self.values_path(), is_meant).map_err(StatisticsExchangeError::Directory)?;
             let reviews = self.open_reviews().map_err(StatisticsExchangeError::Directory)?;
             let erased = reviews.erase(shingles);
             erased.map_err(|error| StatisticsExchangeError::Directory(io_error(self.path())(error)))?;

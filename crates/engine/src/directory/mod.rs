@@ -360,6 +360,11 @@ impl Directory {
         self.path.join("limits.json")
     }
 
+    /// Returns the path of posted entries of the allow list, and notes on values.
+    pub fn values_path(&self) -> PathBuf {
+        self.path.join("values.json")
+    }
+
     /// Returns the path of the ban list: labels with the pieces that they are on.
     pub(crate) fn ban_list_path(&self) -> PathBuf {
         self.path.join("labels.ndjson")

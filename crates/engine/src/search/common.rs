@@ -19,6 +19,8 @@ const FACTS_MAX: usize = 30;
 const SHARE: f64 = 0.2;
 /// The least factor by which a value is more frequent than before.
 const LIFT: f64 = 2.0;
+/// Items of a list that are looked at.
+const ITEMS_MAX: usize = 64;
 /// The longest text of a value, in bytes: a condition with more of it reads badly, and says hardly more.
 const TEXT_BYTES_MAX: usize = 200;
 
@@ -112,31 +114,30 @@ fn counted<'d>(
 ) -> HashMap<String, (u64, &'d str, Value)> {
     let mut counts: HashMap<String, (u64, &str, Value)> = HashMap::new();
     for (name, value) in decisions.flat_map(|one| &one.facts) {
-        let mut add = |value: Value, condition: String| {
+        for (condition, value) in fact_conditions(name, value) {
             counts.entry(condition).or_insert_with(|| (0, name.as_str(), value)).0 += 1;
-        };
-        // Readings differ from event to event, and what they count is told by other facts.
-        if name.contains('(') {
-            continue;
-        }
-        match value {
-            Value::List(items) => {
-                let mut seen: Vec<&str> = Vec::new();
-                for item in items.iter().take(64) {
-                    if !seen.contains(&&**item) && item.len() <= TEXT_BYTES_MAX {
-                        seen.push(item);
-                        add(Value::from(&**item), format!("{} in {name}", quoted(item)));
-                    }
-                }
-            }
-            value => {
-                if let Some(condition) = condition(name, value) {
-                    add(value.clone(), condition);
-                }
-            }
         }
     }
     counts
+}
+
+/// Returns the conditions of a rule that are true of an event because of a fact, each with the value that it names: one, or one for
+/// each item of a list; none for a reading, as others than this event have other ones, and for values that hardly two events share.
+pub fn fact_conditions(name: &str, value: &Value) -> Vec<(String, Value)> {
+    if name.contains('(') {
+        return Vec::new();
+    }
+    let Value::List(items) = value else {
+        return condition(name, value).map(|condition| (condition, value.clone())).into_iter().collect();
+    };
+    let mut seen: Vec<&str> = Vec::new();
+    for item in items.iter().take(ITEMS_MAX) {
+        if !seen.contains(&&**item) && item.len() <= TEXT_BYTES_MAX {
+            seen.push(item);
+        }
+    }
+    let conditions = seen.into_iter().map(|item| (format!("{} in {name}", quoted(item)), Value::from(item)));
+    conditions.collect()
 }
 
 /// Returns the condition that a fact has a value; `None` for values that hardly two events share.

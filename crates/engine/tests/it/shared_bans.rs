@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use engine::{
-    CHANGE_SUBJECT_BYTES, ChangePage, ChangePosition, ChangeRegister, Directory, Engine, SharedChange,
-    SharedChangeKind, SharedRegisters,
+    AllowEntry, CHANGE_SUBJECT_BYTES, ChangePage, ChangePosition, ChangeRegister, Directory, Engine,
+    SharedChange, SharedChangeKind, SharedRegisters, ValueNote,
 };
 use event::{Event, Span, Time};
 use plan::{Config, Overrides};
@@ -302,6 +302,58 @@ fn exceptions_are_everybodys_or_refused() {
     let late = Node::new(&registers, Some(&nodes[0]));
     late.share(NOW);
     assert_eq!(posted(&late), BTreeMap::from([("bob".to_owned(), Some(6))]));
+}
+
+#[test]
+fn allowed_values_and_notes_are_everybodys_or_refused() {
+    let (registers, nodes) = fleet(2);
+    let entry = |value: &str| AllowEntry {
+        value: value.to_owned(),
+        why: "ours".to_owned(),
+        by: "ann".to_owned(),
+        since: NOW,
+        until: None,
+    };
+    let note = |value: &str, text: &str| ValueNote {
+        value: value.to_owned(),
+        time: NOW,
+        by: "ann".to_owned(),
+        text: text.to_owned(),
+    };
+    let allowed = |node: &Node| {
+        let mut values: Vec<String> =
+            node.engine().allow_entries().into_iter().map(|entry| entry.value).collect();
+        values.sort_unstable();
+        values
+    };
+    let notes = |node: &Node| node.engine().value_notes("u1").len();
+    nodes[1].ban("u1", 100, NOW);
+    assert!(nodes[1].share(NOW) && nodes[0].share(NOW));
+    nodes[0].engine().allow(entry("U1"), NOW).unwrap();
+    nodes[0].engine().allow(entry("10.9.8.0/24"), NOW).unwrap();
+    nodes[1].engine().add_note(note("u1", "one"), NOW).unwrap();
+    let kept = nodes[1].engine().add_note(note("u1", "another of the same time"), NOW).unwrap();
+    for node in &nodes {
+        assert!(node.share(NOW));
+        assert_eq!((allowed(node), notes(node)), (vec!["10.9.8.0/24".to_owned(), "u1".to_owned()], 2));
+        assert!(node.bans(NOW).is_empty(), "a value that is allowed is banned nowhere");
+    }
+    registers.0.lock().unwrap().is_away = true;
+    nodes[0].engine().disallow("u1", NOW).unwrap_err();
+    nodes[0].engine().add_note(note("u1", "lost"), NOW).unwrap_err();
+    assert_eq!((allowed(&nodes[0]).len(), notes(&nodes[0])), (2, 2), "nothing has changed");
+    registers.0.lock().unwrap().is_away = false;
+    assert!(nodes[0].engine().disallow("u1", NOW).unwrap());
+    assert!(nodes[0].engine().remove_note("u1", kept.time, NOW).unwrap());
+    assert!(nodes[1].share(NOW));
+    assert_eq!((allowed(&nodes[1]), notes(&nodes[1])), (vec!["10.9.8.0/24".to_owned()], 1));
+    // What the cluster has lost nodes have.
+    registers.0.lock().unwrap().state = ListState::default();
+    nodes.iter().for_each(|node| _ = node.share(NOW));
+    nodes.iter().for_each(|node| _ = node.share(NOW));
+    let late = Node::new(&registers, Some(&nodes[0]));
+    late.share(NOW);
+    assert_eq!((allowed(&late), notes(&late)), (vec!["10.9.8.0/24".to_owned()], 1));
 }
 
 #[derive(Clone, Debug)]

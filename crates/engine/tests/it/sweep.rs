@@ -19,6 +19,7 @@ fn made(path: &Path) {
     let directory = Directory::create(path, &[]).unwrap();
     fs::write(directory.config_path(), CONFIG).unwrap();
     disk::replace(&directory.limits_path(), &disk::seal(b"[]")).unwrap();
+    disk::replace(&directory.values_path(), &disk::seal(br#"{"allowed":[],"notes":[]}"#)).unwrap();
     disk::replace(&path.join("learners.bin"), &disk::seal(&[0; 8])).unwrap();
     let scores = br#"{"pipelines":{"web":{"good":[[1,2.5],[2,-1.0]],"bad":[],"counts":[2.0,0.0],"judged":[2,0],"promises":{},
         "calibration":{"judged":0.0,"bad":0.0,"expected":0.0,"variance":0.0,"squared":0.0}}}}"#;
@@ -134,6 +135,7 @@ fn damage_to_any_file_costs_no_more_than_what_it_had() {
                     "sources.json",
                     "state.json",
                     "tollhouse.toml",
+                    "values.json",
                 ]
                 .contains(&name)
             {

@@ -76,9 +76,9 @@ proptest! {
         prop_assert_eq!(Some(changes.len()), fewest, "{} {:?}", source, changes);
         // And these very changes do.
         let mut changed = truths;
-        for (part, found) in changes {
-            let index = PARTS.iter().position(|(source, _)| *source == part).unwrap();
-            prop_assert_eq!(found, Some(truths >> index & 1 == 1));
+        for part in changes {
+            let index = PARTS.iter().position(|(source, _)| *source == part.source).unwrap();
+            prop_assert_eq!(part.found, Some(truths >> index & 1 == 1));
             changed ^= 1 << index;
         }
         prop_assert!(condition.fires(&row(&scope, changed)), "{}", source);
@@ -124,7 +124,7 @@ fn the_nearest_rules_tell_what_was_missing() {
         let misses = set.nearest(&verdict, &row, 10, is_known);
         let miss = |miss: crate::NearMiss| {
             let parts: Vec<String> =
-                miss.parts.iter().map(|(part, found)| format!("{part}: {found:?}")).collect();
+                miss.parts.iter().map(|part| format!("{}: {:?}", part.part, part.was)).collect();
             format!("{} [{}] {} {}", set.rules()[miss.rule].name, parts.join("; "), miss.score, miss.action)
         };
         misses.into_iter().map(miss).collect()
@@ -133,13 +133,39 @@ fn the_nearest_rules_tell_what_was_missing() {
         told(&|_| true),
         [
             "TRIED [mail.size > 4: Some(false)] 3 accept",
-            "CAPPED [mail.subject == 'x': None] 5 tag",
             "NEAR [mail.parts > 4: Some(false)] 6 reject",
+            "CAPPED [mail.subject == 'x': None] 5 tag",
             "LESS [mail.size == 3: Some(true)] 2.5 accept",
             "FAR [mail.size > 4: Some(false); mail.parts > 4: Some(false); from.seen('1h') > 4: None] 12 reject",
         ]
     );
     assert_eq!(told(&|rule| rule.name == "LESS").len(), 1);
+    let misses = set.nearest(&verdict, &row, 10, |_| true);
+    let reached: Vec<Vec<Option<f64>>> =
+        misses.iter().map(|miss| miss.parts.iter().map(|part| part.reached).collect()).collect();
+    assert_eq!(
+        reached,
+        [vec![Some(0.75)], vec![Some(0.5)], vec![None], vec![None], vec![Some(0.75), Some(0.5), None]]
+    );
+}
+
+#[test]
+fn numbers_near_their_bounds_are_nearer_than_what_is_otherwise() {
+    let check = |source: &str, value: i64, reached: Option<f64>| {
+        let mut scope = TestScope::new();
+        let condition = compile(source, &mut scope).unwrap();
+        let row = scope.row(&[("mail.size", value.into())]);
+        let unmet = condition.unmet(&row);
+        assert_eq!(unmet.iter().map(|part| part.reached).collect::<Vec<_>>(), [reached], "{source} {value}");
+    };
+    check("mail.size > 100", 90, Some(0.9));
+    check("mail.size > 100", 100, Some(0.99));
+    check("mail.size >= 100", 0, Some(0.0));
+    check("mail.size < 100", 400, Some(0.25));
+    check("!(mail.size > 100)", 200, Some(0.5));
+    check("mail.size == 100", 99, None);
+    check("mail.size > 100", -5, None);
+    check("mail.size * 2.0 > 100.0", 25, Some(0.5));
 }
 
 #[test]

@@ -648,6 +648,14 @@ impl Pipeline {
     pub fn kinds_and_reporters(&self) -> impl Iterator<Item = &KindPlan> {
         self.kinds.iter().chain(self.reports.iter().map(|reports| &reports.reporter))
     }
+
+    /// Returns whether a kind counts near-duplicate fingerprints: events that share one say nearly the same.
+    pub fn is_of_near_duplicates(&self, kind: &KindPlan) -> bool {
+        let field =
+            kind.fields.single().and_then(|field| self.schema.columns().get(usize::from(field.slot.0)));
+        let name = field.and_then(|column| column.name.rsplit('.').next());
+        name.is_some_and(|name| content::NEAR_DUPLICATE_FEATURES.contains(&name))
+    }
 }
 
 /// Most that an event's value adds to a counter of amounts.

@@ -19,6 +19,10 @@ pub struct EraseRequest {
     /// Only count how much there is.
     #[serde(default)]
     pub dry_run: bool,
+    /// Only reset the keys: their statistics, and so reputations, limits and labels, begin anew, and their bans end. Decisions,
+    /// feedback, reviews, notes and snapshots stay. A key of several fields is reset where it is named itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reset: bool,
 }
 
 /// A key to be erased.
@@ -40,6 +44,9 @@ pub struct EraseJson {
     pub state: String,
     /// True if it only counts.
     pub dry_run: bool,
+    /// True if it only resets the keys.
+    #[serde(default)]
+    pub reset: bool,
     /// The name of who ordered it.
     pub by: String,
     /// The kinds and hashes of the keys.
@@ -69,6 +76,9 @@ pub struct EraseJson {
     pub bans: u64,
     /// Items of reviews.
     pub reviews: u64,
+    /// Posted entries of the allow list, and notes.
+    #[serde(default)]
+    pub posted: u64,
     /// Files that cannot be read whole, and may still have something.
     pub damaged: u64,
     /// The number of snapshots in the data directory that were erased, too.

@@ -220,7 +220,7 @@ pub struct NearMissJson {
 }
 
 /// A limit that is for some events only.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LimitFor {
     /// Its name.
     pub limit: String,
@@ -234,7 +234,7 @@ pub struct LimitFor {
 }
 
 /// A part of a condition.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = ConditionPart)]
 pub struct ConditionPartJson {
     /// The part as the rule has it.
@@ -242,6 +242,9 @@ pub struct ConditionPartJson {
     /// The value that it had; absent where it depended on something missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub was: Option<bool>,
+    /// The smaller of two compared numbers as a share of the larger: 0.9 for a count of 90 that would have to be 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached: Option<f64>,
 }
 
 /// The output of a model for an event.
@@ -326,8 +329,10 @@ impl From<&engine::ExplainedClassifier> for ClassifierOutputJson {
     }
 }
 
-fn missing(parts: &[(String, Option<bool>)]) -> Vec<ConditionPartJson> {
-    parts.iter().map(|(part, was)| ConditionPartJson { part: part.clone(), was: *was }).collect()
+impl From<&judge::UnmetPart> for ConditionPartJson {
+    fn from(judge::UnmetPart { part, was, reached }: &judge::UnmetPart) -> ConditionPartJson {
+        ConditionPartJson { part: part.clone(), was: *was, reached: *reached }
+    }
 }
 
 impl From<&engine::ExplainedLimit> for LimitFor {
@@ -336,7 +341,7 @@ impl From<&engine::ExplainedLimit> for LimitFor {
             limit: limit.limit.clone(),
             when: limit.when.clone(),
             applied: limit.unmet.is_empty(),
-            missing: missing(&limit.unmet),
+            missing: limit.unmet.iter().map(ConditionPartJson::from).collect(),
         }
     }
 }
@@ -348,7 +353,7 @@ impl From<&engine::ExplainedNearMiss> for NearMissJson {
             name: close.rule.clone(),
             mode: close.mode.to_string(),
             score: close.score,
-            missing: missing(parts),
+            missing: parts.iter().map(ConditionPartJson::from).collect(),
             detail: detail.clone(),
             values: seen(values),
             score_with: *score,

@@ -80,6 +80,8 @@ pub(super) struct TimelineColumn {
 pub(super) struct TimelineChart {
     pub(super) width: Span,
     pub(super) columns: Vec<TimelineColumn>,
+    /// The column that stands out.
+    marked: Option<usize>,
 }
 
 impl TimelineChart {
@@ -104,7 +106,14 @@ impl TimelineChart {
                 column.count = column.count.saturating_add(*count);
             }
         }
-        TimelineChart { width, columns }
+        TimelineChart { width, columns, marked: None }
+    }
+
+    /// Returns the chart with a time that stands out, if it is within.
+    pub(super) fn marked(self, time: Time) -> TimelineChart {
+        let first = self.columns.first().map_or(0, |column| column.start.bucket(self.width));
+        let place = usize::try_from(time.bucket(self.width).saturating_sub(first)).ok();
+        TimelineChart { marked: place.filter(|place| *place < self.columns.len()), ..self }
     }
 
     /// The largest count.
@@ -126,6 +135,7 @@ impl TimelineChart {
             svg.timeline viewBox="0 0 1000 100" preserveAspectRatio="none" aria-hidden="true" focusable="false" {
                 line.grid x1="0" x2="1000" y1="0.5" y2="0.5" {}
                 line.grid x1="0" x2="1000" y1="50" y2="50" {}
+                @if let Some(place) = self.marked { rect.marked x=(x(place as f64 * step)) y="0" width=(x(step)) height="100" {} }
                 g class=(class) {
                     @for (index, column) in self.columns.iter().enumerate().filter(|(_, column)| column.count > 0) {
                         @let height = (column.count as f64 / most * 98.0).max(1.5);
@@ -220,6 +230,9 @@ mod tests {
             TimelineChart::of(Span::minutes(1), &[(minutes(100), 3), (minutes(110), 4)], minutes(119));
         assert_eq!((timeline.columns.len(), timeline.most(), timeline.total()), (20, 4, 7));
         assert_eq!(timeline.columns[10], TimelineColumn { start: minutes(110), count: 4 });
+        let marked =
+            |at: i64| timeline.clone().marked(minutes(at)).draw("series").0.contains("class=\"marked\"");
+        assert!(marked(100) && marked(119) && !marked(99) && !marked(120));
         assert_eq!(TimelineChart::of(Span::minutes(1), &[], minutes(5)).columns.len(), 12);
         let long = TimelineChart::of(
             Span::minutes(1),

@@ -1,23 +1,41 @@
 //! The page of a decision: why it was made, of what, and what can be done about it.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use axum::extract::{Path, State};
 use axum::response::Response;
+use event::Time;
+use futures_util::future::join_all;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::time::timeout;
 
-use super::charts::{PointScale, diverging_bar, span_bar};
+use super::charts::{PointScale, TimelineChart, diverging_bar, span_bar};
 use super::format::{
-    CELL, WHOLE, inside, is_default, json, key_url, length, percent, plain, points, signed, time, url, value,
+    CELL, WHOLE, inside, is_default, json, key_url, length, number, percent, plain, points, signed, time,
+    url, value,
 };
 use super::frame::{ConsoleSection, redirect, secret};
 use super::keys::ban_form;
 use super::texts::{counted, fill, t, word};
 use super::visit::{ConsoleForm, ConsoleVisit, PageFailure};
-use crate::api::{BandJson, ExplanationJson, KeyReadingJson, PipelineJson, ReasonJson};
+use super::{allow_list, similar};
+use crate::api::{BandJson, ExplanationJson, KeyReadingJson, PipelineJson, ReasonJson, TimelineJson};
 use crate::core::viewer::ViewerRight;
-use crate::protocol::http::{feedback, node};
+use crate::protocol::http::statistics::{self, TimelineParams};
+use crate::protocol::http::{QueryParams, feedback, node};
 
+/// Timelines of keys that are drawn.
+const TIMELINES: usize = 10;
+/// The time that is spent on each of them.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// Values that are offered to be allowed.
+const ALLOWABLE: usize = 20;
+/// Conditions that are offered to begin a rule with, and those of one fact.
+const CONDITIONS: usize = 60;
+const CONDITIONS_OF_FACT: usize = 5;
 /// Reasons that the sentence names.
 const NAMED_REASONS: usize = 3;
 
@@ -26,14 +44,41 @@ pub(super) async fn page(Path(id): Path<String>, visit: ConsoleVisit) -> Result<
     let explanation = feedback::explained(&visit.node, &id, false).await?;
     let pipelines = node::pipelines(State(visit.node.clone())).await.0.pipelines;
     let pipeline = pipelines.into_iter().find(|pipeline| pipeline.name == explanation.pipeline);
-    let decision = DecisionPage { visit: &visit, id: &id, of: &explanation, pipeline: pipeline.as_ref() };
+    let timelines = timelines(&visit, &explanation).await;
+    let decision = DecisionPage {
+        visit: &visit,
+        id: &id,
+        of: &explanation,
+        pipeline: pipeline.as_ref(),
+        timelines: &timelines,
+    };
+    let back = format!("/console/decisions/{id}");
+    let allowed = allow_list::card(&visit, &decision.allowable(), &back).await;
     let frame = visit.frame(fill("decision.title", &[("id", &plain(&id, CELL))]), ConsoleSection::Decisions);
-    Ok(frame.page(&decision.content()))
+    Ok(frame.page(&decision.content(&allowed)))
+}
+
+/// The timelines of keys, by their place among the decision's: the first of them, as far as they are at hand in time.
+async fn timelines(visit: &ConsoleVisit, of: &ExplanationJson) -> BTreeMap<usize, TimelineJson> {
+    let plan = visit.node.engine.plan();
+    let Some(plan) = plan.pipeline(Some(&of.pipeline)) else { return BTreeMap::new() };
+    let is_told = |key: &KeyReadingJson| {
+        plan.kinds.iter().any(|kind| kind.name == key.kind && !plan.is_of_near_duplicates(kind))
+    };
+    let keys = of.keys.iter().enumerate().filter(|(_, key)| is_told(key));
+    let keys = keys.filter_map(|(place, key)| Some((place, key.kind.clone(), key.piece.clone()?)));
+    let looks = keys.take(TIMELINES).map(async |(place, kind, value)| {
+        let asked = TimelineParams { pipeline: Some(of.pipeline.clone()), kind, value, from: None, to: None };
+        let known = statistics::timeline(State(visit.node.clone()), QueryParams(asked));
+        let known = timeout(PATIENCE, known).await.ok()?.ok()?;
+        Some((place, known.0))
+    });
+    join_all(looks).await.into_iter().flatten().collect()
 }
 
 /// The decision that would be made on an event that was only checked: without an id, and nothing to be done about it.
 pub(super) fn without_trace(visit: &ConsoleVisit, of: &ExplanationJson, pipeline: &PipelineJson) -> Markup {
-    let page = DecisionPage { visit, id: "", of, pipeline: Some(pipeline) };
+    let page = DecisionPage { visit, id: "", of, pipeline: Some(pipeline), timelines: &BTreeMap::new() };
     html! { (page.head()) (page.findings()) }
 }
 
@@ -46,17 +91,21 @@ struct DecisionPage<'a> {
     id: &'a str,
     of: &'a ExplanationJson,
     pipeline: Option<&'a PipelineJson>,
+    timelines: &'a BTreeMap<usize, TimelineJson>,
 }
 
 impl DecisionPage<'_> {
-    fn content(&self) -> Markup {
+    fn content(&self, allowed: &Markup) -> Markup {
         html! {
             (self.head())
             div.columns {
                 div.main { (self.findings()) }
                 aside aria-label=(t("decision.actions")) {
                     (self.feedback())
+                    (self.similar())
                     (self.ban())
+                    (allowed)
+                    (self.rule())
                     (self.about())
                 }
             }
@@ -279,8 +328,9 @@ impl DecisionPage<'_> {
                                 th scope="col" { (t("keys.value")) }
                                 th scope="col" { (t("keys.first")) }
                                 th scope="col" { (t("keys.counted")) }
+                                @if !self.timelines.is_empty() { th scope="col" { (t("decision.over_time")) } }
                             } }
-                            tbody { @for key in &of.keys {
+                            tbody { @for (place, key) in of.keys.iter().enumerate() {
                                 tr {
                                     td.dim { (key.kind) }
                                     td { (key_link(&of.pipeline, key)) }
@@ -289,6 +339,7 @@ impl DecisionPage<'_> {
                                         None => { span.dim { (t("keys.never")) } }
                                     } }
                                     td.whole { (counts(key)) }
+                                    @if !self.timelines.is_empty() { td.spark { @if let Some(known) = self.timelines.get(&place) { (self.over_time(known)) } } }
                                 }
                             } }
                         }
@@ -300,6 +351,26 @@ impl DecisionPage<'_> {
                     h2 { (t("decision.reputations")) }
                     ul.cards { @for reputation in &of.reputations { li { (super::keys::reputation(reputation)) } } }
                 }
+            }
+        }
+    }
+
+    /// The counter of a key that is counted most, over all the time that is kept, with the decision's time marked; and its count by
+    /// now.
+    fn over_time(&self, known: &TimelineJson) -> Markup {
+        let Some(tier) = known.tiers.first() else { return html! {} };
+        let total =
+            |counter: &&String| tier.buckets.iter().filter_map(|of| of.counts.get(*counter)).sum::<u64>();
+        let Some(counter) = known.counters.iter().max_by_key(total) else { return html! {} };
+        let buckets = tier.buckets.iter().filter_map(|of| Some((of.start.0, *of.counts.get(counter)?)));
+        let buckets: Vec<(Time, u64)> = buckets.collect();
+        let chart = TimelineChart::of(tier.width.0, &buckets, self.visit.now);
+        let widest = known.windows.iter().max_by_key(|window| window.window.0);
+        let now = widest.and_then(|window| Some((window.counts.get(counter)?, window.window.0)));
+        html! {
+            (chart.marked(self.of.arrival.0).draw("series"))
+            @if let Some((count, window)) = now {
+                span.dim { (fill("decision.by_now", &[("counter", &counter), ("n", &number(*count)), ("window", &length(window))])) }
             }
         }
     }
@@ -316,6 +387,7 @@ impl DecisionPage<'_> {
                             @for (index, part) in miss.missing.iter().enumerate() {
                                 @if index > 0 { " " (t("decision.and")) " " }
                                 code { (plain(&part.part, CELL)) }
+                                @if let Some(reached) = part.reached.filter(|reached| *reached >= 0.01) { " " span.tag { (fill("decision.reached", &[("share", &percent(reached))])) } }
                             }
                             @if Some(miss.action_with) != self.of.action {
                                 " → " span.badge.(miss.action_with.name()) { (word("action", miss.action_with.name())) }
@@ -446,6 +518,77 @@ impl DecisionPage<'_> {
         }
     }
 
+    /// The values of its keys that may be allowed: those that name somebody, and not what was said.
+    fn allowable(&self) -> Vec<&str> {
+        let plan = self.visit.node.engine.plan();
+        let Some(plan) = plan.pipeline(Some(&self.of.pipeline)) else { return Vec::new() };
+        let names = |key: &&KeyReadingJson| {
+            plan.kinds.iter().any(|kind| {
+                kind.name == key.kind && kind.fields.single().is_some() && !plan.is_of_near_duplicates(kind)
+            })
+        };
+        let values = self.of.keys.iter().filter(names).filter_map(|key| key.piece.as_deref());
+        values.filter(|value| value.len() <= CELL).take(ALLOWABLE).collect()
+    }
+
+    /// The way to decisions on nearly the same.
+    fn similar(&self) -> Markup {
+        let may_read = self.visit.viewer.may(ViewerRight::ReadContent);
+        html! {
+            @if may_read && similar::has_fingerprints(self.visit, self.of) { section.card {
+                h2 { (t("similar.title")) }
+                p.dim { (t("similar.help")) }
+                p { a href={ "/console/decisions/" (self.id) "/similar" } { (t("similar.show")) } }
+            } }
+        }
+    }
+
+    /// The form that begins a rule with what this event is.
+    fn rule(&self) -> Markup {
+        let viewer = &self.visit.viewer;
+        if !viewer.may(ViewerRight::Rules) || !viewer.may(ViewerRight::ReadContent) {
+            return html! {};
+        }
+        let conditions = self.conditions();
+        html! {
+            @if !conditions.is_empty() { section.card {
+                h2 { (t("decision.rule_from")) }
+                p.dim { (t("decision.rule_help")) }
+                form.stacked action="/console/rules/edit" {
+                    input type="hidden" name="pipeline" value=(self.of.pipeline);
+                    label { (t("decision.condition")) select name="when" { @for condition in &conditions { option value=(condition) { (plain(condition, CELL / 2)) } } } }
+                    button type="submit" { (t("shared.write")) }
+                }
+            } }
+        }
+    }
+
+    /// The conditions of rules that are true of this event because of one fact.
+    fn conditions(&self) -> Vec<String> {
+        let plan = self.visit.node.engine.plan();
+        let Some(plan) = plan.pipeline(Some(&self.of.pipeline)) else { return Vec::new() };
+        let mut conditions = Vec::new();
+        for (name, fact) in self.of.facts.iter().filter(|(_, fact)| !is_default(fact)) {
+            let Some(slot) = plan.schema.slot(name) else { continue };
+            let fact = match (fact, plan.schema.column(slot).kind) {
+                (Value::String(text), event::Type::Ip) => text.parse().ok().map(event::Value::Ip),
+                (Value::String(text), event::Type::String) => Some(event::Value::from(text.as_str())),
+                (Value::Number(number), event::Type::Integer) => number.as_i64().map(event::Value::Integer),
+                (Value::Bool(truth), event::Type::Bool) => Some(event::Value::Bool(*truth)),
+                (Value::Array(items), event::Type::List) => {
+                    let items: Vec<String> =
+                        items.iter().filter_map(|item| item.as_str().map(str::to_owned)).collect();
+                    Some(event::Value::from(items))
+                }
+                _ => None,
+            };
+            let of_fact = fact.map(|fact| engine::fact_conditions(name, &fact)).unwrap_or_default();
+            conditions.extend(of_fact.into_iter().map(|(condition, _)| condition).take(CONDITIONS_OF_FACT));
+        }
+        conditions.truncate(CONDITIONS);
+        conditions
+    }
+
     fn ban(&self) -> Markup {
         if !self.visit.viewer.may(ViewerRight::Enforce) {
             return html! {};
@@ -497,7 +640,7 @@ fn counts(key: &KeyReadingJson) -> Markup {
             span.count { (counter) " "
                 @for (index, (window, count)) in ordered.iter().enumerate() {
                     @if index > 0 { ", " }
-                    b { (super::format::number(**count)) } " " span.dim { (t("keys.in")) " " (length(span(window))) }
+                    b { (number(**count)) } " " span.dim { (t("keys.in")) " " (length(span(window))) }
                 }
             }
         }

@@ -169,7 +169,7 @@ pub(super) fn absent(nodes: &[String]) -> Markup {
 
 /// The facts that tell most of the events of a pipeline, or of all: the subject of mail, the path of requests, what is counted
 /// first.
-fn usual(pipelines: &[PipelineJson], pipeline: &str) -> String {
+pub(super) fn usual(pipelines: &[PipelineJson], pipeline: &str) -> String {
     let mut names = BTreeSet::new();
     for one in pipelines.iter().filter(|one| pipeline.is_empty() || one.name == pipeline) {
         let own: Vec<String> = match one.input.as_str() {

@@ -17,7 +17,7 @@ use super::format::{
 use super::frame::{ConsoleSection, redirect, secret};
 use super::texts::{counted, fill, t, word};
 use super::visit::{ConsoleVisit, PageFailure};
-use super::{decisions, related_keys};
+use super::{allow_list, decisions, notes, related_keys};
 use crate::api::{KeyStatisticsJson, PipelineJson, ReputationJson, TimelineJson};
 use crate::core::problem::HttpFailure;
 use crate::core::viewer::ViewerRight;
@@ -95,6 +95,8 @@ async fn found(visit: &ConsoleVisit, q: &str) -> Result<Markup, PageFailure> {
     let asked = KeyLookupParams { value: q.to_owned(), pipeline: None };
     let known = statistics::keys(State(visit.node.clone()), QueryParams(asked)).await?.0;
     let held = held(visit, q).await?;
+    let back = url("/console/keys", &[("q", q)]);
+    let (allowed, noted) = (allow_list::card(visit, &[q], &back).await, notes::card(visit, q, &back).await);
     // Who looks an address up mostly wants to know what was decided of it.
     let latest = match known.pipelines.iter().find_map(|of| Some((&of.pipeline, &of.keys.first()?.kind))) {
         Some((pipeline, kind)) => decisions::of_key(visit, pipeline, kind, q).await,
@@ -104,7 +106,7 @@ async fn found(visit: &ConsoleVisit, q: &str) -> Result<Markup, PageFailure> {
     Ok(html! {
         section {
             h2 #found { (fill("keys.found", &[("value", &plain(q, CELL))])) }
-            (ban_table(visit, &held, &url("/console/keys", &[("q", q)])))
+            (ban_table(visit, &held, &back))
             @if all == 0 {
                 div.empty { p { (t("keys.unknown")) } p.dim { (t("keys.unknown_help")) } }
             } @else {
@@ -127,6 +129,7 @@ async fn found(visit: &ConsoleVisit, q: &str) -> Result<Markup, PageFailure> {
             }
         }
         (latest)
+        div.beside { (allowed) (noted) }
     })
 }
 
@@ -277,6 +280,8 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     let latest = decisions::of_key(&visit, &known.pipeline, &known.kind, &value);
     let related = related_keys::section(&visit, &known.pipeline, &known.kind, &value);
     let (latest, related) = join(latest, related).await;
+    let allowed = allow_list::card(&visit, &[&known.piece], &back).await;
+    let noted = notes::card(&visit, &known.piece, &back).await;
     let frame = visit.frame(title, ConsoleSection::Keys);
     Ok(frame.page(&html! {
         (page.head())
@@ -297,6 +302,9 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
                 @if visit.viewer.may(ViewerRight::Enforce) {
                     (ban_form(&visit, &known.pipeline, &[(&known.kind, &known.piece)], &back))
                 }
+                (allowed)
+                (noted)
+                (notes::reset_card(&visit, &known, &back))
                 section.card {
                     h2 { (t("keys.elsewhere")) }
                     p { a href=(url("/console/keys", &[("q", &known.piece)])) { (t("keys.other_kinds")) } }

@@ -9,6 +9,7 @@
 //! freed of signs that turn text around ([`format::plain`]). Texts are in one file ([`texts`]). Nothing comes from another host,
 //! nothing runs or is styled inside of a page. A form that changes something carries its viewer's secret ([`visit::ConsoleForm`]).
 
+mod allow_list;
 mod assets;
 mod bans;
 mod charts;
@@ -22,6 +23,7 @@ mod impact;
 mod keys;
 mod learners;
 mod live;
+mod notes;
 mod oidc;
 mod overview;
 mod preview;
@@ -31,6 +33,7 @@ mod rules;
 mod score_fit;
 mod session;
 mod settings;
+mod similar;
 mod texts;
 mod upload;
 mod version;
@@ -62,12 +65,19 @@ pub(crate) fn pages() -> Router<Arc<Node>> {
         .route("/console/decisions/common", get(common::page))
         .route("/console/decisions/live", get(live::follow))
         .route("/console/decisions/{id}", get(decision::page))
+        .route("/console/decisions/{id}/similar", get(similar::page))
         .route("/console/decisions/{id}/feedback", post(decision::feedback))
         .route("/console/keys", get(keys::look_up))
         .route("/console/key", get(keys::page))
         .route("/console/bans", get(bans::page))
         .route("/console/bans/add", post(bans::add))
         .route("/console/bans/lift", post(bans::lift))
+        .route("/console/bans/allowed", get(allow_list::page))
+        .route("/console/allow/add", post(allow_list::add))
+        .route("/console/allow/remove", post(allow_list::remove))
+        .route("/console/notes/add", post(notes::add))
+        .route("/console/notes/remove", post(notes::remove))
+        .route("/console/key/reset", post(notes::reset))
         .route("/console/limits", get(bans::limits))
         .route("/console/rules", get(rules::page))
         .route("/console/rules/edit", get(editor::page).post(editor::take))

@@ -1,4 +1,5 @@
-//! Addresses of the names on the allow list: asked for in the background, of the system's name service.
+//! The allow list as time goes on: posted entries end, and addresses of names are asked for in the background, of the system's name
+//! service.
 //!
 //! No request waits for it. A name that cannot be had keeps its addresses for a day.
 
@@ -27,6 +28,10 @@ pub(crate) async fn keep(node: Arc<Node>) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
+        let (engine, now) = (Arc::clone(&node.engine), node.now());
+        if let Err(error) = blocking(move || engine.end_allow_entries(now)).await {
+            tracing::error!(%error, "entries of the allow list that have ended are still in force");
+        }
         let plan = node.engine.plan();
         let is_due = plan.allow.names != names || asked.is_none_or(|asked| asked.elapsed() >= REFRESH);
         if !is_due || (plan.allow.names.is_empty() && names.is_empty()) {

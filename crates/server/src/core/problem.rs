@@ -13,8 +13,8 @@ use axum::response::{IntoResponse, Response};
 use engine::CorrectionFailure;
 use engine::{
     BanError, DecisionLookupError, DecisionSearchError, DirectoryError, ErasureFailure, FeedbackError,
-    KeyStatisticsError, PieceError, ReloadError, ReviewError, ReviewKeyError, SnapshotError, SyncError,
-    UnknownName,
+    KeyStatisticsError, PieceError, PostedValueError, ReloadError, ReviewError, ReviewKeyError,
+    SnapshotError, SyncError, UnknownName,
 };
 use journal::JournalError;
 use stats::LedgerError;
@@ -337,6 +337,24 @@ impl From<BanError> for HttpFailure {
                 }
             }
             BanError::Ledger(error) => error.into(),
+        }
+    }
+}
+
+impl From<PostedValueError> for HttpFailure {
+    fn from(error: PostedValueError) -> HttpFailure {
+        match error {
+            PostedValueError::Value(_) | PostedValueError::Text { .. } | PostedValueError::Over => {
+                INVALID_PARAMETER.failure(error.to_string())
+            }
+            PostedValueError::Full(_) => OVERLOADED.failure(error.to_string()),
+            PostedValueError::Shared(_) => UNAVAILABLE
+                .failure(error.to_string())
+                .help("it may be in force later, on all nodes or none: ask again once the cluster is there"),
+            PostedValueError::Directory(error) => {
+                tracing::error!(%error, "what was posted about a value could not be kept");
+                INTERNAL.failure("it could not be written").help("the node's log says why")
+            }
         }
     }
 }

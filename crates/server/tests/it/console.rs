@@ -15,7 +15,7 @@ use crate::harness::{
 
 const TOKEN: &str = "correct-horse-battery";
 const HTML: &str = "Accept: text/html,application/xhtml+xml,*/*;q=0.8";
-const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
+pub(crate) const FORM: &str = "Content-Type: application/x-www-form-urlencoded";
 
 const LABELS: &str = "
 [[label]]
@@ -58,7 +58,7 @@ spam = [\"spam\"]
 ham = [\"ham\"]
 ";
 
-fn directory(path: &Path) -> Directory {
+pub(crate) fn directory(path: &Path) -> Directory {
     let presets: Vec<_> = ["mail", "web"].into_iter().filter_map(preset::find).collect();
     let directory = Directory::create(path, &presets).unwrap();
     let web = directory.config_path().with_file_name("web.toml");
@@ -89,7 +89,7 @@ fn attribute<'t>(tag: &'t str, name: &str) -> Option<&'t str> {
 }
 
 /// Checks that an answer is a page of which nothing is but what the console itself wrote.
-fn check_page<'a>(answer: &'a Answer, status: u16, says: &[&str]) -> &'a str {
+pub(crate) fn check_page<'a>(answer: &'a Answer, status: u16, says: &[&str]) -> &'a str {
     let page = &answer.body;
     assert_eq!(answer.status, status, "{page}");
     assert_eq!(answer.header("content-type"), Some("text/html; charset=utf-8"));
@@ -192,13 +192,13 @@ fn check_page<'a>(answer: &'a Answer, status: u16, says: &[&str]) -> &'a str {
 }
 
 /// The secret of a page's forms.
-fn secret(page: &str) -> String {
+pub(crate) fn secret(page: &str) -> String {
     let field =
         tags(page).find(|tag| attribute(tag, "name") == Some("secret")).expect("a form with a secret");
     attribute(field, "value").unwrap().to_owned()
 }
 
-fn form(fields: &[(&str, &str)]) -> String {
+pub(crate) fn form(fields: &[(&str, &str)]) -> String {
     url_encoded(fields)
 }
 
@@ -218,7 +218,7 @@ fn url_encoded(fields: &[(&str, &str)]) -> String {
     pairs.join("&")
 }
 
-fn decide(server: &Running, pipeline: &str, media: &str, body: &str) -> String {
+pub(crate) fn decide(server: &Running, pipeline: &str, media: &str, body: &str) -> String {
     let answer = server.post(&format!("/v1/decide?pipeline={pipeline}"), &[media], body);
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer.json()["id"].as_str().unwrap().to_owned()

@@ -29,6 +29,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(100);
 /// The width of a bin of scores.
 const BIN: f64 = 0.5;
+/// Most similar decisions that are asked for.
+const SIMILAR_MAX: u32 = 100;
 /// Characters of a fact in a table.
 const FACT_CHARS: usize = 60;
 
@@ -43,6 +45,7 @@ Examples:
   tollhouse decisions --server http://127.0.0.1:8377 --rule BULK --unlabelled
   tollhouse decisions --server http://127.0.0.1:8377 --action reject --follow
   tollhouse decisions --data ./data --pipeline mail --summary --line reject=12
+  tollhouse decisions --server http://127.0.0.1:8377 --similar 01hx3k9q7w2rd --facts mail.subject
 
 With a server on the directory its last second is missing, except with --server. --where takes
 conditions like a rule's `when`, over logged facts and readings. --follow shows the newest
@@ -94,6 +97,12 @@ pub(crate) struct DecisionsArgs {
     /// Only unjudged decisions
     #[arg(long)]
     unlabelled: bool,
+    /// Decisions on events nearly like the one of this decision, those with most fingerprints in common first. Of a server
+    #[arg(long, value_name = "ID", requires = "server", conflicts_with_all = [
+        "follow", "summary", "pipeline", "from", "to", "action", "score_from", "score_below", "rule", "event_id", "kind", "text",
+        "condition", "label", "labelled", "unlabelled",
+    ])]
+    similar: Option<RecordId>,
     /// Facts to show; `*` for all with a value
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     facts: Vec<String>,
@@ -273,6 +282,9 @@ pub(crate) fn run(args: DecisionsArgs) -> Result<Exit, CommandError> {
         let failure = CommandError::new("--csv needs names in --facts, as each is a column");
         return Err(failure.help("name them, or use --json"));
     }
+    if let Some(id) = args.similar {
+        return similar(&args, id);
+    }
     let interrupt = Interrupt::watch(None);
     let mut journal = SearchedJournal::open(&args)?;
     let mut out = Output::new(args.json.json);
@@ -333,6 +345,33 @@ pub(crate) fn run(args: DecisionsArgs) -> Result<Exit, CommandError> {
         (false, 0) => Exit::Fine,
         (false, _) => Exit::Found,
     })
+}
+
+/// Shows decisions on events nearly like another's.
+fn similar(args: &DecisionsArgs, id: RecordId) -> Result<Exit, CommandError> {
+    let Some(client) = args.server.client()? else {
+        return Err(CommandError::new("--similar asks a server: name it by --server"));
+    };
+    let mut out = Output::new(args.json.json);
+    let found =
+        client.similar_decisions(&id.to_string(), args.limit.min(SIMILAR_MAX), &args.facts.join(","))?;
+    if out.is_json() {
+        found.decisions.iter().try_for_each(|one| out.json(one))?;
+    } else {
+        if args.csv {
+            out.raw(&csv_head(&args.facts))?;
+        }
+        let decisions: Vec<ListedDecisionJson> =
+            found.decisions.iter().map(|one| one.decision.clone()).collect();
+        show(&mut out, args, &decisions)?;
+    }
+    out.flush()?;
+    if found.fingerprints == 0 {
+        say(
+            "the event has no near-duplicate fingerprint: its text is too short, or its pipeline counts none",
+        );
+    }
+    Ok(if found.decisions.is_empty() { Exit::Found } else { Exit::Fine })
 }
 
 /// Shows what decisions come to.

@@ -28,6 +28,7 @@ Examples:
   tollhouse erase --data ./data --pipeline web --key user=ann --json
   tollhouse erase --data ./data --key from=ann@example.com --journal s3://bucket/decisions
   tollhouse erase --server http://127.0.0.1:8377 --key from=ann@example.com
+  tollhouse erase --server http://127.0.0.1:8377 --key ip=192.0.2.7 --reset
 
 KIND sets how the value is normalised; write a key of several fields as 'KIND=[\"ann\",\"phone-7\"]',
 the only way to erase it. Erases the keys of that value in every kind and pipeline, and every
@@ -46,6 +47,9 @@ pub(crate) struct EraseArgs {
     /// Only count what would be erased
     #[arg(long)]
     dry_run: bool,
+    /// Only reset: statistics begin anew and bans end; decisions and notes stay. Of a server
+    #[arg(long, requires = "server")]
+    reset: bool,
     #[command(flatten)]
     server: ServerOptions,
     #[command(flatten)]
@@ -99,7 +103,8 @@ fn ask(args: &EraseArgs, client: &ApiClient) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
     let keys = args.key.iter();
     let keys = keys.map(|key| EraseKeyJson { kind: key.kind.clone(), value: key.value.clone() }).collect();
-    let request = EraseRequest { pipeline: args.pipeline.clone(), keys, dry_run: args.dry_run };
+    let request =
+        EraseRequest { pipeline: args.pipeline.clone(), keys, dry_run: args.dry_run, reset: args.reset };
     let ordered = client.erase(&request)?;
     let progress = Progress::new("segments", None);
     let mut told = 0;
@@ -128,15 +133,16 @@ fn ask(args: &EraseArgs, client: &ApiClient) -> Result<Exit, CommandError> {
         out.json(&done)?;
     }
     out.flush()?;
-    let EraseJson { statistics, marks, decisions, feedback, bans, reviews, .. } = done;
+    let EraseJson { statistics, marks, decisions, feedback, bans, reviews, posted, .. } = done;
     say(format_args!(
-        "{} keys, {} marks, {} decisions, {} pieces of feedback, {} bans and {} reviews {}",
+        "{} keys, {} marks, {} decisions, {} pieces of feedback, {} bans, {} reviews and {} notes {}",
         HumanCount(statistics),
         HumanCount(marks),
         HumanCount(decisions),
         HumanCount(feedback),
         HumanCount(bans),
         HumanCount(reviews),
+        HumanCount(posted),
         if args.dry_run { "would be erased" } else { "erased" }
     ));
     if !done.missing.is_empty() {

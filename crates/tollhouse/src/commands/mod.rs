@@ -1,5 +1,6 @@
 //! The commands.
 
+mod allow;
 mod anomalies;
 mod audit;
 mod backtest;
@@ -25,6 +26,7 @@ mod learners;
 mod ledger;
 mod man;
 mod nodes;
+mod note;
 mod notify;
 mod plan;
 mod preset;
@@ -88,6 +90,8 @@ enum CliCommand {
     ReportLog(report_log::ReportLogArgs),
     Follow(follow::FollowArgs),
     Enforce(enforce::EnforceArgs),
+    Allow(allow::AllowArgs),
+    Note(note::NoteArgs),
     Decisions(decisions::DecisionsArgs),
     Explain(explain::ExplainArgs),
     Stats(stats::StatsArgs),
@@ -136,6 +140,8 @@ impl Cli {
             CliCommand::ReportLog(args) => report_log::run(args),
             CliCommand::Follow(args) => follow::run(args),
             CliCommand::Enforce(args) => enforce::run(args),
+            CliCommand::Allow(args) => allow::run(args),
+            CliCommand::Note(args) => note::run(args),
             CliCommand::Decisions(args) => decisions::run(args),
             CliCommand::Explain(args) => explain::run(args),
             CliCommand::Stats(args) => stats::run(args),

@@ -16,8 +16,8 @@ use crate::core::node::Node;
 use crate::core::peers::RelayedRequest;
 use crate::core::problem::{HttpFailure, INTERNAL, ProblemResponses};
 
-/// Erases what is known of keys: decisions with their feedback, statistics, distinct values, bans and reviews, in
-/// the snapshots of the data directory, too. `dry_run` only counts.
+/// Erases what is known of keys: decisions with their feedback, statistics, distinct values, bans, reviews, posted entries of the
+/// allow list and notes, in the snapshots of the data directory, too. `dry_run` only counts; `reset` only makes statistics begin anew.
 ///
 /// The erasure runs in the background, one at a time, and resumes after a restart; `GET /v1/erase` returns its progress.
 /// Decisions go on. Each node that shares statistics erases its own decisions.
@@ -29,7 +29,7 @@ use crate::core::problem::{HttpFailure, INTERNAL, ProblemResponses};
     request_body = api::EraseRequest,
     responses((status = 202, description = "It is begun", body = api::EraseJson), ProblemResponses),
 )]
-pub(super) async fn erase(
+pub(crate) async fn erase(
     State(node): State<Arc<Node>>,
     relayed: Option<Extension<RelayedRequest>>,
     JsonBody(request): JsonBody<api::EraseRequest>,
@@ -41,9 +41,11 @@ pub(super) async fn erase(
     note("pipeline", pipeline.name.clone());
     note("keys", erasure::shown_keys(&order).join(","));
     note("dry_run", request.dry_run.to_string());
+    note("reset", request.reset.to_string());
     let is_alone = node.engine.node_register().is_none();
     // The node that was asked erases what is shared.
     order.has_statistics = relayed.is_none();
+    order.is_reset = request.reset;
     let body = match relayed.is_some() || is_alone || request.dry_run {
         true => None,
         false => {
@@ -74,6 +76,7 @@ fn shown(job: &ErasureJob) -> api::EraseJson {
     let mut shown = api::EraseJson {
         state: "running".to_owned(),
         dry_run: job.is_pretence,
+        reset: job.order.is_reset,
         by: job.order.by.clone(),
         keys: erasure::shown_keys(&job.order),
         begun: Some(api::Timestamp(job.order.begun)),
@@ -94,6 +97,7 @@ fn shown(job: &ErasureJob) -> api::EraseJson {
             (shown.statistics, shown.marks) = (outcome.statistics.keys, outcome.statistics.marks);
             (shown.decisions, shown.feedback) = (outcome.records.decisions, outcome.records.feedback);
             (shown.bans, shown.reviews) = (outcome.bans, outcome.reviews);
+            shown.posted = outcome.posted;
             (shown.damaged, shown.snapshots) = (outcome.damaged, outcome.snapshots.erased);
             shown.snapshots_left = outcome.snapshots.left.iter().cloned().collect();
         }

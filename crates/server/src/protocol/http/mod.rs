@@ -12,7 +12,7 @@ pub(crate) mod corrections;
 mod crowdsec;
 pub(crate) mod decision_export;
 pub(crate) mod decisions;
-mod erasure;
+pub(crate) mod erasure;
 pub(crate) mod events;
 mod examples;
 pub(crate) mod feedback;
@@ -25,9 +25,11 @@ mod mail_reports;
 pub(crate) mod node;
 mod nodes;
 pub(crate) mod notifications;
+pub(crate) mod posted_values;
 pub(crate) mod reviews;
 pub(crate) mod rules;
 pub(crate) mod sessions;
+pub(crate) mod similar;
 mod sinks;
 pub(crate) mod site_challenge;
 mod sources;
@@ -130,10 +132,12 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
         .routes(routes!(decisions::statistics))
         .routes(routes!(decisions::counts))
         .routes(routes!(feedback::decision))
+        .routes(routes!(similar::similar))
         .routes(routes!(bans::lookup, bans::label, bans::lift))
         .routes(routes!(bans::stream))
         .routes(routes!(bans::ips))
         .routes(routes!(bans::search))
+        .routes(routes!(posted_values::allow_list, posted_values::allow, posted_values::disallow))
         .routes(routes!(crowdsec::lookup))
         .routes(routes!(crowdsec::stream))
         .routes(routes!(crowdsec::alerts))
@@ -156,6 +160,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
         .routes(routes!(statistics::timeline))
         .routes(routes!(statistics::keys))
         .routes(routes!(statistics::related))
+        .routes(routes!(posted_values::notes, posted_values::add_note, posted_values::remove_note))
         .routes(routes!(statistics::readings))
         .routes(routes!(statistics::top))
         .routes(routes!(statistics::reputations))
