@@ -36,6 +36,9 @@ const WHO_CHARS_MAX: usize = 128;
 /// The name by which a version is asked for that is the candidate's.
 const CANDIDATE: &str = "candidate";
 
+/// Versions of which it is told since when rules are as they are, the newest.
+const VERSIONS_LOOKED_AT: usize = 20;
+
 /// The change that is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proposal<'a> {
@@ -566,6 +569,36 @@ impl Engine {
         Ok(VersionText { info, text: shelf.read(meant)?.text })
     }
 
+    /// Returns for each rule of a pipeline the time since which it is as it is, by the versions that are kept; rules that are as they
+    /// were in the oldest of these, or since a start, are left out. Blocks.
+    ///
+    /// # Errors
+    /// [`ReloadError`] if a version cannot be read.
+    pub fn rule_ages(
+        &self,
+        name: &str,
+        is_over: CancellationCheck<'_>,
+    ) -> Result<BTreeMap<String, Time>, ReloadError> {
+        let state = self.standing();
+        let versions = state.standing(name).map(|standing| &standing.versions[..]).unwrap_or_default();
+        let Some(shelf) = self.version_history.as_ref() else { return Ok(BTreeMap::new()) };
+        let (mut ages, mut before) = (BTreeMap::new(), None::<BTreeMap<String, toml::Value>>);
+        for version in versions.iter().rev().take(VERSIONS_LOOKED_AT).rev() {
+            if is_over() {
+                break;
+            }
+            let rules = rules_of(&shelf.read(version)?.text);
+            if let (Some(before), Some(since)) = (&before, version.since()) {
+                for (rule, _) in rules.iter().filter(|(rule, own)| before.get(*rule) != Some(own)) {
+                    ages.insert(rule.clone(), since);
+                }
+            }
+            ages.retain(|rule, _| rules.contains_key(rule));
+            before = Some(rules);
+        }
+        Ok(ages)
+    }
+
     /// Tells apart what the files say of a pipeline under what was posted.
     fn files_fingerprint(&self, plan: &Plan, pipeline: &str) -> String {
         let none: Result<_, std::convert::Infallible> = self.standing().layers(|_, _| Ok(None));
@@ -902,4 +935,12 @@ fn restart(old: &NodePlan, new: &NodePlan) -> Vec<&'static str> {
         ("[[listener]]", old.listeners != new.listeners),
     ];
     changed.into_iter().filter(|(_, changed)| *changed).map(|(section, _)| section).collect()
+}
+
+/// Returns the rules of a version's text by their names.
+fn rules_of(text: &str) -> BTreeMap<String, toml::Value> {
+    let Ok(mut table) = text.parse::<toml::Table>() else { return BTreeMap::new() };
+    let Some(toml::Value::Array(rules)) = table.remove("rule") else { return BTreeMap::new() };
+    let named = rules.into_iter().filter_map(|rule| Some((rule.get("name")?.as_str()?.to_owned(), rule)));
+    named.collect()
 }

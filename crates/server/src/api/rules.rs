@@ -29,6 +29,10 @@ pub struct RulesJson {
     pub canary: Option<CanaryJson>,
     /// The versions that were in force, the newest first, each once.
     pub versions: Vec<VersionJson>,
+    /// The time since which each rule is as it is, by the newest 20 versions; rules that are as they were in the oldest of these,
+    /// or since a start, are left out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ages: BTreeMap<String, Timestamp>,
 }
 
 /// A version that can be gone back to.
@@ -292,6 +296,7 @@ impl From<&engine::RulesInfo> for RulesJson {
             candidate: info.candidate.clone(),
             canary: info.canary.as_ref().map(CanaryJson::from),
             versions: versions.collect(),
+            ages: BTreeMap::new(),
         }
     }
 }

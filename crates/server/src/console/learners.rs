@@ -97,6 +97,14 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     }))
 }
 
+/// The statistics of the latest decisions of a pipeline, as they are at hand.
+pub(super) async fn latest(
+    visit: &ConsoleVisit,
+    pipeline: &str,
+) -> Result<DecisionStatisticsJson, HttpFailure> {
+    statistics(visit, pipeline, &LearnersQuery::default()).await
+}
+
 /// The statistics of the decisions that are looked at.
 async fn statistics(
     visit: &ConsoleVisit,
@@ -202,7 +210,7 @@ impl LearnersPage<'_> {
     }
 }
 
-fn total(counts: &JudgedCountsJson) -> u64 {
+pub(super) fn total(counts: &JudgedCountsJson) -> u64 {
     counts.good.saturating_add(counts.bad).saturating_add(counts.unjudged)
 }
 

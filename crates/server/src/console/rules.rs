@@ -12,9 +12,13 @@ use super::bans::done;
 use super::charts::share_bar;
 use super::format::{CELL, distance, number, percent, plain, points, signed, time, url, value};
 use super::frame::{ConsoleSection, redirect, secret};
+use super::learners::{self, total};
 use super::texts::{counted, fill, t, word};
 use super::visit::{ConsoleForm, ConsoleVisit, PageFailure};
-use crate::api::{ComparisonJson, PipelineJson, RollbackRequest, RuleJson, RulesJson};
+use crate::api::{
+    ComparisonJson, DecisionStatisticsJson, JudgedCountsJson, PipelineJson, RollbackRequest, RuleJson,
+    RuleStatisticsJson, RulesJson,
+};
 use crate::core::viewer::ViewerRight;
 use crate::protocol::http::rules::{self, RulesParams};
 use crate::protocol::http::{JsonBody, QueryParams, node};
@@ -34,6 +38,8 @@ struct RulesQuery {
     gone: String,
 }
 
+/// The share of the latest decisions from which on a rule is said to fire always.
+const ALWAYS: f64 = 0.99;
 /// Rules that were taken out, of which the page tells.
 const GONE_MAX: usize = 8;
 
@@ -45,9 +51,17 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     let params = || QueryParams(RulesParams { pipeline: Some(name.clone()) });
     let versions = rules::rules(State(visit.node.clone()), params()).await?.0;
     let comparison = rules::comparison(State(visit.node.clone()), params()).await.ok().map(|json| json.0);
+    // A journal that cannot be searched takes nothing from what is known of the rules.
+    let made = learners::latest(&visit, &name).await.ok();
     let content = match pipelines.iter().find(|pipeline| pipeline.name == name) {
         Some(pipeline) => {
-            let page = RulesPage { visit: &visit, query: &query, pipeline, versions: &versions };
+            let page = RulesPage {
+                visit: &visit,
+                query: &query,
+                pipeline,
+                versions: &versions,
+                made: made.as_ref(),
+            };
             page.content(&pipelines, comparison.as_ref())
         }
         None => html! {},
@@ -61,6 +75,8 @@ struct RulesPage<'a> {
     query: &'a RulesQuery,
     pipeline: &'a PipelineJson,
     versions: &'a RulesJson,
+    /// Statistics of the latest decisions.
+    made: Option<&'a DecisionStatisticsJson>,
 }
 
 impl RulesPage<'_> {
@@ -98,7 +114,7 @@ impl RulesPage<'_> {
                             div.row {
                                 input type="search" name="q" value=(self.query.q) aria-label=(t("rules.filter")) placeholder=(t("rules.filter")) maxlength="128";
                                 select name="sort" aria-label=(t("rules.sort")) {
-                                    @for (sort, text) in [("", "rules.sort_order"), ("fired", "rules.sort_fired"), ("score", "rules.sort_score"), ("cost", "rules.sort_cost"), ("never", "rules.sort_never")] {
+                                    @for (sort, text) in [("", "rules.sort_order"), ("fired", "rules.sort_fired"), ("score", "rules.sort_score"), ("cost", "rules.sort_cost"), ("precision", "rules.sort_precision"), ("age", "rules.sort_age"), ("never", "rules.sort_never"), ("always", "rules.sort_always")] {
                                         option value=(sort) selected[self.query.sort == sort] { (t(text)) }
                                     }
                                 }
@@ -125,6 +141,18 @@ impl RulesPage<'_> {
         }
     }
 
+    /// What the latest decisions say of a rule.
+    fn judged(&self, rule: &str) -> Option<&RuleStatisticsJson> {
+        self.made?.rules.iter().find(|of| of.rule == rule)
+    }
+
+    /// The share of the latest decisions for which a rule fired, enforced or in shadow.
+    fn share(&self, rule: &str) -> f64 {
+        let all = self.made.map_or(0, |made| total(&made.decisions));
+        let fired = self.judged(rule).map_or(0, |of| total(&of.enforced).saturating_add(total(&of.shadow)));
+        if all == 0 { 0.0 } else { fired as f64 / all as f64 }
+    }
+
     /// The rules that are asked for, in the order that is.
     fn shown(&self) -> Vec<&RuleJson> {
         let wanted = self.query.q.trim().to_lowercase();
@@ -134,12 +162,26 @@ impl RulesPage<'_> {
             .rules
             .iter()
             .filter(|rule| has(&rule.name) || has(&rule.description) || has(&rule.when))
-            .filter(|rule| self.query.sort != "never" || rule.fired == 0)
+            .filter(|rule| match self.query.sort.as_str() {
+                "never" => rule.fired == 0 && self.share(&rule.name) == 0.0,
+                "always" => self.share(&rule.name) >= ALWAYS,
+                _ => true,
+            })
             .collect();
         match self.query.sort.as_str() {
             "fired" => shown.sort_by_key(|rule| std::cmp::Reverse(rule.fired)),
             "score" => shown.sort_by(|one, other| other.score.abs().total_cmp(&one.score.abs())),
             "cost" => shown.sort_by_key(|rule| std::cmp::Reverse(rule.cost)),
+            "precision" => shown.sort_by(|one, other| {
+                let precision = |rule: &RuleJson| self.judged(&rule.name).and_then(|of| of.precision);
+                let least = |rule: &RuleJson| precision(rule).unwrap_or(f64::INFINITY);
+                least(one).total_cmp(&least(other))
+            }),
+            "age" => {
+                shown.sort_by_key(|rule| {
+                    std::cmp::Reverse(self.versions.ages.get(&rule.name).map(|since| since.0))
+                });
+            }
             _ => {}
         }
         shown
@@ -169,6 +211,8 @@ impl RulesPage<'_> {
                     th scope="col" { (t("rules.mode")) }
                     th.number scope="col" { (t("rules.fired")) }
                     th.bar scope="col" { span.unseen { (t("rules.fired")) } }
+                    th.number scope="col" { (t("rules.precision")) }
+                    th.number scope="col" { (t("rules.alone")) }
                     th.number scope="col" { (t("rules.cost")) }
                 } }
                 tbody { @for rule in rules {
@@ -176,11 +220,15 @@ impl RulesPage<'_> {
                         th.whole scope="row" {
                             a.rule href=(url("/console/rules", &[("pipeline", &self.pipeline.name), ("rule", &rule.name)])) { (value(&rule.name, CELL)) }
                             span.description { (value(&rule.description, CELL)) }
+                            @if let Some(since) = self.versions.ages.get(&rule.name) { span.description { (t("rules.as_it_is")) " " (distance(since.0, self.visit.now)) } }
                         }
                         td.number { (signed(rule.score)) }
                         td { @if rule.mode == "enforce" { span.dim { (word("mode", &rule.mode)) } } @else { span.tag { (word("mode", &rule.mode)) } } }
                         td.number { @if rule.fired == 0 { span.dim { "0" } } @else { (number(rule.fired)) } }
                         td.bar { (share_bar(rule.fired as f64 / most)) }
+                        @let judged = self.judged(&rule.name);
+                        td.number { @if let Some(precision) = judged.and_then(|of| of.precision) { (percent(precision)) } @else { span.dim { "–" } } }
+                        td.number { @if let Some(alone) = judged.map(|of| total(&of.alone)).filter(|alone| *alone > 0) { (number(alone)) } @else { span.dim { "–" } } }
                         td.number.dim { (rule.cost) }
                     }
                 } }
@@ -200,6 +248,15 @@ impl RulesPage<'_> {
                     div { dt { (t("decision.score")) } dd { (signed(rule.score)) } }
                     div { dt { (t("rules.mode")) } dd { (word("mode", &rule.mode)) } }
                     div { dt { (t("rules.fired")) } dd { (number(rule.fired)) } }
+                    @if let Some(of) = self.judged(&rule.name) {
+                        @let sums = |counts: &JudgedCountsJson| fill("rules.good_bad", &[("good", &number(counts.good)), ("bad", &number(counts.bad)), ("unjudged", &number(counts.unjudged))]);
+                        div { dt { (t("rules.of_latest")) } dd { (percent(self.share(&rule.name))) } }
+                        div { dt { (t("rules.hit")) } dd { (sums(&of.enforced)) } }
+                        @if total(&of.shadow) > 0 { div { dt { (t("rules.hit_in_shadow")) } dd { (sums(&of.shadow)) } } }
+                        @if let Some(precision) = of.precision { div { dt { (t("rules.precision")) } dd { (percent(precision)) } } }
+                        div { dt { (t("rules.alone")) } dd { (sums(&of.alone)) } }
+                    }
+                    @if let Some(since) = self.versions.ages.get(&rule.name) { div { dt { (t("rules.age")) } dd { (time(since.0, self.visit.now)) } } }
                     div { dt { (t("rules.cost")) } dd { (rule.cost) } }
                     @if self.visit.viewer.may(ViewerRight::Rules) {
                         div { dt { (t("rules.change")) } dd { a href=(url("/console/rules/edit", &[("pipeline", &self.pipeline.name), ("rule", &rule.name)])) { (t("rules.edit_rule")) } } }

@@ -224,12 +224,13 @@ pub(crate) fn decide(server: &Running, pipeline: &str, media: &str, body: &str) 
     answer.json()["id"].as_str().unwrap().to_owned()
 }
 
-const PAGES: [&str; 11] = [
+const PAGES: [&str; 12] = [
     "/console/",
     "/console/decisions",
     "/console/decisions/common",
     "/console/keys",
     "/console/bans",
+    "/console/bans/allowed",
     "/console/limits",
     "/console/rules",
     "/console/learners",

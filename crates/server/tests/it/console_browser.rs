@@ -82,6 +82,15 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
         let ban = json!({"pipeline": "web", "kind": "ip", "label": "scanner", "value": value, "for": "7d"});
         assert_eq!(server.post("/v1/bans", &[JSON], &ban.to_string()).status, 200);
     }
+    for (value, text) in [
+        ("192.0.2.7", "Asked about the ban <b>on the phone</b>\u{202e}"),
+        ("192.0.2.7", "x".repeat(900).as_str()),
+    ] {
+        let note = json!({"value": value, "text": text}).to_string();
+        assert_eq!(server.post("/v1/notes", &[JSON], &note).status, 200);
+        let entry = json!({"value": "203.0.113.0/24", "why": text, "for": "30d"}).to_string();
+        assert_eq!(server.post("/v1/allow", &[JSON], &entry).status, 200);
+    }
     let version = server.get("/v1/rules?pipeline=web").json()["version"].as_str().unwrap().to_owned();
     let rules = "[[rule]]\nname = \"NEW\"\nwhen = \"http.status == 404\"\nscore = 20.0\n";
     let toml = "Content-Type: application/toml";
@@ -111,6 +120,8 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
         "unknown": "/console/keys?q=203.0.113.250",
         "key": "/console/key?pipeline=web&kind=ip&value=192.0.2.7",
         "bans": "/console/bans",
+        "allowed": "/console/bans/allowed",
+        "similar": format!("{}/similar", decision(&mail)),
         "limits": "/console/limits",
         "rules": "/console/rules",
         "rule": "/console/rules?pipeline=mail&sort=score",

@@ -111,7 +111,13 @@ pub(crate) async fn rules(
     QueryParams(params): QueryParams<RulesParams>,
 ) -> Result<Json<api::RulesJson>, HttpFailure> {
     let pipeline = node.pipeline(params.pipeline.as_deref())?;
-    Ok(Json(api::RulesJson::from(&node.engine.rules_info(&pipeline))))
+    let (engine, name) = (Arc::clone(&node.engine), pipeline.name.clone());
+    let work = move |is_over: &(dyn Fn() -> bool + Sync)| engine.rule_ages(&name, is_over);
+    let ages = node.lookups.run(node.timeout() / 2, work).await?;
+    // A version that cannot be read takes nothing from what is in force.
+    let ages = ages.unwrap_or_default().into_iter().map(|(rule, since)| (rule, api::Timestamp(since)));
+    let info = api::RulesJson::from(&node.engine.rules_info(&pipeline));
+    Ok(Json(api::RulesJson { ages: ages.collect(), ..info }))
 }
 
 /// Lays rules over a pipeline's file, replacing those posted before; an empty text removes them. An error changes nothing,
