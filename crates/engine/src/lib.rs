@@ -79,7 +79,7 @@ pub use directory::exchange::{
     CellBatchSink, CellSink, ExportableStatistics, ImportMode, StatisticsExchangeError, StatisticsSource,
     open as open_export,
 };
-pub use directory::snapshot::RestoreError;
+pub use directory::snapshot::{KeptSnapshot, RestoreError};
 pub use directory::verification::{DirectoryPart, DirectoryVerification, Repairs};
 pub use directory::{Directory, DirectoryError, LooseModes, Missing, NumberAllotment};
 pub use drift::{CalibrationDrift, PromiseDrift};

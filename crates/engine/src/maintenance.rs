@@ -7,7 +7,7 @@ use stats::{LedgerCensus, LedgerError};
 
 use crate::condition::Impact;
 use crate::directory::DirectoryError;
-use crate::{Engine, ban_list, directory};
+use crate::{Engine, KeptSnapshot, ban_list, directory};
 
 /// Reasons for housekeeping that was not done.
 #[derive(Debug, thiserror::Error)]
@@ -150,6 +150,22 @@ impl Engine {
         let go_on = || if is_over() { Err(SnapshotError::Ended) } else { Ok(()) };
         directory.snapshot_of(&parent.join(&name), ledger, |to| journal.snapshot(to), &go_on)?;
         Ok(name)
+    }
+
+    /// Returns the snapshots in the data directory, the newest first; none without one. Blocks.
+    ///
+    /// # Errors
+    /// If their folder cannot be read.
+    pub fn snapshots(
+        &self,
+        is_over: stats::CancellationCheck<'_>,
+    ) -> Result<Vec<KeptSnapshot>, SnapshotError> {
+        Ok(self
+            .directory
+            .as_ref()
+            .map(|directory| directory.snapshots(is_over))
+            .transpose()?
+            .unwrap_or_default())
     }
 
     /// Waits until all that was counted and logged by now is on disk, whatever the durability: for who forgets what it

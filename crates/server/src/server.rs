@@ -409,7 +409,7 @@ async fn keep_up(node: Arc<Node>) {
         ticks.tick().await;
         // Nothing expires by a time that is in doubt.
         let now = node.look_at_clock().then(|| node.now());
-        node.traffic.take(&node.engine, node.now());
+        node.traffic.take(&node.engine, node.metrics.decision_times.counts(), node.now());
         let engine = Arc::clone(&node.engine);
         let descriptors = Arc::clone(&node.descriptors);
         let of = Arc::clone(&node);

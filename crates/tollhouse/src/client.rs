@@ -4,20 +4,13 @@
 
 use std::time::Duration;
 
+use access::audit::AuditHead;
 use content::mail::message::Envelope;
 use event::{Span, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::api::{
-    AllowEntryJson, AllowListJson, AllowRequest, AnomaliesJson, AuditJson, BacktestJson, BacktestRequest,
-    BatchError, BatchLine, CanaryRequest, ComparisonJson, CorrectionJson, CorrectionRequest, DecisionJson,
-    DecisionPageJson, DecisionStatisticsJson, EraseJson, EraseRequest, ExplanationJson, FeedbackJson,
-    FeedbackLine, FeedbackOutcomeJson, HealthJson, LearnersJson, MailReportJson, NodesJson, NoteRequest,
-    NotificationTestJson, NotificationsJson, PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson,
-    ReadingsRequest, RelatedKeysJson, ReloadOutcomeJson, RemovedJson, ReviewDecisionJson, ReviewJson,
-    ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RuleImpactJson,
-    RuleNamesJson, RulesJson, SimilarDecisionsJson, SnapshotJson, TimelineJson, TopKeysJson, ValueNoteJson,
-    ValueNotesJson, VersionTextJson,
+    AllowEntryJson, AllowListJson, AllowRequest, AnomaliesJson, AuditJson, AuditVerificationJson, BacktestJson, BacktestRequest, BatchError, BatchLine, CanaryRequest, ComparisonJson, CorrectionJson, CorrectionRequest, DecisionJson, DecisionPageJson, DecisionStatisticsJson, EraseJson, EraseRequest, ExplanationJson, FeedbackJson, FeedbackLine, FeedbackOutcomeJson, HealthJson, LearnersJson, MailReportJson, NodesJson, NoteRequest, NotificationTestJson, NotificationsJson, PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson, ReadingsRequest, RelatedKeysJson, ReloadOutcomeJson, RemovedJson, ReviewDecisionJson, ReviewJson, ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RuleImpactJson, RuleNamesJson, RulesJson, SimilarDecisionsJson, SnapshotJson, SnapshotsJson, TimelineJson, TopKeysJson, ValueNoteJson, ValueNotesJson, VersionTextJson,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
@@ -402,6 +395,11 @@ impl ApiClient {
         self.call(Method::POST, "/v1/snapshots", &[], &[], &[])
     }
 
+    /// Returns the copies that lie in the server's data directory.
+    pub(crate) fn snapshots(&self) -> Result<SnapshotsJson, CallError> {
+        self.get("/v1/snapshots", &[])
+    }
+
     /// Orders the erasure of keys, or has them counted.
     pub(crate) fn erase(&self, request: &EraseRequest) -> Result<EraseJson, CallError> {
         let body = serde_json::to_vec(request).unwrap_or_default();
@@ -638,17 +636,28 @@ impl ApiClient {
         self.get("/v1/reviews", &query)
     }
 
-    /// A page of the audit log.
+    /// A page of the audit log, the newest entry first.
     pub(crate) fn audit(
         &self,
         filter: QueryPairs<'_>,
         limit: usize,
-        after: u64,
+        before: Option<u64>,
     ) -> Result<AuditJson, CallError> {
-        let (limit, after) = (limit.to_string(), after.to_string());
+        let (limit, before) = (limit.to_string(), before.map(|before| before.to_string()));
         let mut query = filter.to_vec();
-        query.extend([("limit", limit.as_str()), ("after", after.as_str())]);
+        query.extend([("order", "newest"), ("limit", limit.as_str())]);
+        query.extend(before.as_deref().map(|before| ("before", before)));
         self.get("/v1/audit", &query)
+    }
+
+    /// Returns whether the chain of the audit log holds.
+    pub(crate) fn verify_audit(
+        &self,
+        expected: Option<AuditHead>,
+    ) -> Result<AuditVerificationJson, CallError> {
+        let expected = expected.map(|head| format!("{}:{}", head.number, head.chain));
+        let query: Vec<(&str, &str)> = expected.iter().map(|head| ("expect", head.as_str())).collect();
+        self.get("/v1/audit/verification", &query)
     }
 
     /// One review.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::str::FromStr;
 
 use disk::{Blob, Device};
 use event::{Span, Time};
@@ -40,6 +41,19 @@ pub struct AuditHead {
     pub number: u64,
     /// Its hash.
     pub chain: ChainHash,
+}
+
+impl FromStr for AuditHead {
+    type Err = &'static str;
+
+    /// Reads a number, a colon, and 64 hexadecimal digits.
+    fn from_str(text: &str) -> Result<AuditHead, &'static str> {
+        let read = || {
+            let (number, chain) = text.split_once(':')?;
+            Some(AuditHead { number: number.parse().ok()?, chain: ChainHash::from_hex(chain)? })
+        };
+        read().ok_or("expected a number, a colon, and 64 hexadecimal digits")
+    }
 }
 
 /// Reasons for an entry that is not in the log.

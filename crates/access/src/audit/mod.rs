@@ -24,5 +24,5 @@ mod writer;
 pub use entry::{AuditEntry, AuditRecord, AuditRecordError, ChainHash, LINE_BYTES_MAX};
 pub use log::{AuditError, AuditHead, AuditLog, AuditOptions};
 pub use place::AuditPlace;
-pub use reader::{AuditFault, AuditPage, AuditQuery, AuditVerification, read, verify};
+pub use reader::{AuditFault, AuditOrder, AuditPage, AuditQuery, AuditVerification, read, verify};
 pub use writer::{AuditReceipt, AuditWriter};

@@ -54,11 +54,15 @@ impl AuditPlace {
     /// Verifies the chain, as [`verify()`] does.
     ///
     /// # Errors
-    /// The device's.
-    pub fn verify(&self, expected: Option<AuditHead>) -> io::Result<AuditVerification> {
+    /// The device's, and one of the kind [`io::ErrorKind::Interrupted`] once nobody waits.
+    pub fn verify(
+        &self,
+        expected: Option<AuditHead>,
+        go_on: &dyn Fn() -> bool,
+    ) -> io::Result<AuditVerification> {
         match &self.0 {
-            Place::Directory(path) => verify(&FileDevice::read_only(path), expected),
-            Place::Memory(device) => verify(device, expected),
+            Place::Directory(path) => verify(&FileDevice::read_only(path), expected, go_on),
+            Place::Memory(device) => verify(device, expected, go_on),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! The reading end of the log: pages of entries, and the verification of the chain.
 
+use std::collections::VecDeque;
 use std::io;
 
 use disk::{Blob, Device};
 use event::Time;
+use serde::Deserialize;
 
 use super::entry::{AuditLine, AuditRecord, ChainHash, LINE_BYTES_MAX};
 use super::log::{AuditHead, AuditSegment, PREVIOUS, SEGMENT, read_head, segments};
@@ -13,11 +15,26 @@ const FAULTS_MAX: usize = 100;
 /// Bytes that are read at once.
 const CHUNK_BYTES: usize = 256 << 10;
 
+/// The order of entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AuditOrder {
+    /// The oldest first.
+    #[default]
+    Oldest,
+    /// The newest first.
+    Newest,
+}
+
 /// The entries that are asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditQuery {
     /// Only those behind this number.
     pub after: u64,
+    /// Only those before this number.
+    pub before: Option<u64>,
+    /// The order in which they come.
+    pub order: AuditOrder,
     /// Only those of this time and later.
     pub since: Option<Time>,
     /// Only those of this token or user.
@@ -38,18 +55,19 @@ impl AuditQuery {
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
         *number > self.after
+            && self.before.is_none_or(|before| *number < before)
             && self.since.is_none_or(|since| entry.time >= since)
             && self.by.as_ref().is_none_or(|by| *by == entry.by)
             && self.action.as_ref().is_none_or(is_action)
     }
 }
 
-/// Entries, the oldest first.
+/// Entries in the order that was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditPage {
     /// The entries.
     pub records: Vec<AuditRecord>,
-    /// The number behind which the next page begins, if there is more.
+    /// The number of the last of them, if there is more: what `after`, or in the order of the newest `before`, of the next page is.
     pub next: Option<u64>,
     /// The number of lines that could not be read.
     pub unread: u64,
@@ -122,37 +140,75 @@ pub fn read(device: &dyn Device, query: &AuditQuery, go_on: &dyn Fn() -> bool) -
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(AuditPage::default()),
         found => found?,
     };
+    // All lines of a file are before the next file's first.
+    let ends = found.iter().skip(1).map(|next| next.first.saturating_sub(1)).chain([u64::MAX]);
+    let is_asked = |(segment, last): &(&AuditSegment, u64)| {
+        *last > query.after && query.before.is_none_or(|before| segment.first < before)
+    };
+    let mut asked: Vec<&AuditSegment> = found.iter().zip(ends).filter(is_asked).map(|(one, _)| one).collect();
     let mut page = AuditPage::default();
-    for (at, segment) in found.iter().enumerate() {
-        // All of its lines are before the next file's first.
-        if found.get(at + 1).is_some_and(|next| next.first <= query.after.saturating_add(1)) {
-            continue;
+    if query.order == AuditOrder::Newest {
+        asked.reverse();
+    }
+    for segment in asked {
+        // One more than fits says that there is more.
+        let wanted = query.limit.saturating_add(1).saturating_sub(page.records.len());
+        let mut fitting = VecDeque::new();
+        let is_read = scan(device, segment, go_on, &mut page.unread, &mut |record| {
+            if !query.fits(&record) {
+                return true;
+            }
+            if query.order == AuditOrder::Newest && fitting.len() >= wanted {
+                fitting.pop_front();
+            }
+            fitting.push_back(record);
+            query.order == AuditOrder::Newest || fitting.len() < wanted
+        })?;
+        match query.order {
+            AuditOrder::Oldest => page.records.extend(fitting),
+            AuditOrder::Newest => page.records.extend(fitting.into_iter().rev()),
         }
-        let Some(mut lines) = open(device, segment)? else { continue };
-        let mut count: u32 = 0;
-        while let Some(line) = lines.next_line()? {
-            count = count.wrapping_add(1);
-            if count.is_multiple_of(1024) && !go_on() {
-                return Ok(page);
-            }
-            let RawLine::Whole(line) = line else {
-                page.unread += 1;
-                continue;
-            };
-            match AuditLine::read(&line) {
-                Ok(AuditLine { record, .. }) if query.fits(&record) => {
-                    if page.records.len() >= query.limit {
-                        page.next = page.records.last().map(|last| last.number);
-                        return Ok(page);
-                    }
-                    page.records.push(record);
-                }
-                Ok(_) => {}
-                Err(_) => page.unread += 1,
-            }
+        if page.records.len() > query.limit {
+            page.records.truncate(query.limit);
+            page.next = page.records.last().map(|last| last.number);
+            break;
+        }
+        if !is_read {
+            break;
         }
     }
     Ok(page)
+}
+
+/// Hands the entries of a file to `take`, until that says that it has enough; returns false once nobody waits for them.
+fn scan(
+    device: &dyn Device,
+    segment: &AuditSegment,
+    go_on: &dyn Fn() -> bool,
+    unread: &mut u64,
+    take: &mut dyn FnMut(AuditRecord) -> bool,
+) -> io::Result<bool> {
+    let Some(mut lines) = open(device, segment)? else { return Ok(true) };
+    let mut count: u32 = 0;
+    while let Some(line) = lines.next_line()? {
+        count = count.wrapping_add(1);
+        if count.is_multiple_of(1024) && !go_on() {
+            return Ok(false);
+        }
+        let read = match line {
+            RawLine::Whole(line) => AuditLine::read(&line).ok(),
+            RawLine::Torn => None,
+        };
+        match read {
+            Some(AuditLine { record, .. }) => {
+                if !take(record) {
+                    return Ok(true);
+                }
+            }
+            None => *unread += 1,
+        }
+    }
+    Ok(true)
 }
 
 /// A place at which the chain does not hold.
@@ -194,11 +250,15 @@ impl AuditVerification {
 
 /// Verifies the chain of a directory: that no line was changed, removed or put in since it was written, as far as the files
 /// themselves can prove that. `expected` is a line that was noted elsewhere: with it, all up to that line is proved to be what
-/// it was then.
+/// it was then. `go_on` is asked now and then whether anybody still waits.
 ///
 /// # Errors
-/// The device's. A directory that is missing has no lines.
-pub fn verify(device: &dyn Device, expected: Option<AuditHead>) -> io::Result<AuditVerification> {
+/// The device's, and one of the kind [`io::ErrorKind::Interrupted`] once nobody waits. A directory that is missing has no lines.
+pub fn verify(
+    device: &dyn Device,
+    expected: Option<AuditHead>,
+    go_on: &dyn Fn() -> bool,
+) -> io::Result<AuditVerification> {
     let mut found = AuditVerification {
         lines: 0,
         first: 0,
@@ -221,6 +281,9 @@ pub fn verify(device: &dyn Device, expected: Option<AuditHead>) -> io::Result<Au
         let mut number: u64 = 0;
         while let Some(line) = lines.next_line()? {
             number += 1;
+            if number.is_multiple_of(1024) && !go_on() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
             let line = match line {
                 RawLine::Whole(line) => line,
                 RawLine::Torn if at + 1 == count => {
@@ -292,4 +355,91 @@ pub fn verify(device: &dyn Device, expected: Option<AuditHead>) -> io::Result<Au
         found.fault("head", 0, why);
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use disk::MemoryDevice;
+
+    use super::super::entry::AuditEntry;
+    use super::super::log::{AuditLog, AuditOptions};
+    use super::*;
+
+    /// A log of several files, with entries of two people.
+    fn filled() -> MemoryDevice {
+        let device = MemoryDevice::new();
+        let options = AuditOptions { segment_bytes: 1000, ..AuditOptions::default() };
+        let mut log = AuditLog::open(Box::new(device.clone()), options).unwrap();
+        for second in 0..40 {
+            let entry = AuditEntry {
+                time: Time::from_seconds(second),
+                by: if second % 2 == 0 { "ann" } else { "bob" }.to_owned(),
+                from: None,
+                action: "ban.add".to_owned(),
+                status: 200,
+                detail: BTreeMap::new(),
+            };
+            log.append([entry]).unwrap();
+        }
+        assert!(segments(&device).unwrap().len() > 3);
+        device
+    }
+
+    #[test]
+    fn pages_lead_through_the_log_from_either_end() {
+        let device = filled();
+        let query = AuditQuery { action: Some("ban".to_owned()), ..AuditQuery::default() };
+        for (by, since, limit) in [(None, 0, 7), (Some("ann"), 0, 3), (None, 11, 1), (None, 0, 1000)] {
+            let query = AuditQuery {
+                by: by.map(str::to_owned),
+                since: Some(Time::from_seconds(since)),
+                limit,
+                ..query.clone()
+            };
+            let through = |order: AuditOrder| {
+                let mut query = AuditQuery { order, ..query.clone() };
+                let mut numbers = Vec::new();
+                loop {
+                    let page = read(&device, &query, &|| true).unwrap();
+                    assert!(page.records.len() <= limit && page.unread == 0);
+                    numbers.extend(page.records.iter().map(|record| record.number));
+                    match (order, page.next) {
+                        (_, None) => return numbers,
+                        (AuditOrder::Oldest, Some(next)) => query.after = next,
+                        (AuditOrder::Newest, next) => query.before = next,
+                    }
+                }
+            };
+            let (oldest, mut newest) = (through(AuditOrder::Oldest), through(AuditOrder::Newest));
+            newest.reverse();
+            assert_eq!(oldest, newest, "{by:?} {since} {limit}");
+            let expected = (since..40).filter(|second| by.is_none() || second % 2 == 0).count();
+            assert_eq!(oldest.len(), expected, "{by:?} {since} {limit}");
+        }
+        let between = AuditQuery { after: 10, before: Some(12), limit: 5, ..AuditQuery::default() };
+        let numbers: Vec<u64> =
+            read(&device, &between, &|| true).unwrap().records.iter().map(|one| one.number).collect();
+        assert_eq!(numbers, [11]);
+    }
+
+    #[test]
+    fn nobody_is_told_of_a_chain_that_was_not_read_to_its_end() {
+        let device = filled();
+        assert_eq!(verify(&device, None, &|| true).unwrap().fault_count, 0);
+        let long = MemoryDevice::new();
+        let mut log = AuditLog::open(Box::new(long.clone()), AuditOptions::default()).unwrap();
+        let entry = AuditEntry {
+            time: Time::from_seconds(1),
+            by: "ann".to_owned(),
+            from: None,
+            action: "ban.add".to_owned(),
+            status: 200,
+            detail: BTreeMap::new(),
+        };
+        log.append(std::iter::repeat_n(entry, 3000)).unwrap();
+        let error = verify(&long, None, &|| false).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Interrupted);
+    }
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use event::Time;
 use journal::JournalError;
-use stats::{EmbeddedLedger, Ledger, LedgerError};
+use stats::{CancellationCheck, EmbeddedLedger, Ledger, LedgerError};
 
 use super::verification::{DirectoryPart, DirectoryVerification};
 use super::{Directory, DirectoryError, io_error};
@@ -23,6 +23,15 @@ use crate::content_keys;
 
 /// Largest file beside ledger and journal that is copied: configurations, sets and models are.
 const SETTINGS_BYTES_MAX: u64 = catboost::ModelLimits::FILE_BYTES as u64;
+
+/// The end of the name of a snapshot that is being made.
+const PARTIAL: &str = ".partial";
+/// The length of the time in a snapshot's name.
+const STAMP_BYTES: usize = "20261121T090753Z".len();
+/// Most snapshots that are listed.
+const LISTED_MAX: usize = 1000;
+/// Most files whose bytes are added up for a list.
+const FILES_MAX: usize = 100_000;
 
 /// Reasons for a failed restore. Nothing of it is left in the target.
 #[derive(Debug, thiserror::Error)]
@@ -47,7 +56,45 @@ pub(crate) fn name(now: Time) -> String {
     text.chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
+/// Returns the time that a snapshot's name says.
+fn time_of(name: &str) -> Option<Time> {
+    let stamp = name.split('-').next().filter(|stamp| stamp.len() == STAMP_BYTES)?;
+    let part = |from: usize, to: usize| stamp.get(from..to);
+    let date = format!("{}-{}-{}", part(0, 4)?, part(4, 6)?, part(6, 8)?);
+    let clock = format!("{}:{}:{}", part(9, 11)?, part(11, 13)?, part(13, 15)?);
+    let time: Time = format!("{date}T{clock}Z").parse().ok()?;
+    // Names of another form say no time.
+    (self::name(time) == stamp).then_some(time)
+}
+
+/// A snapshot that lies in the folder of a data directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptSnapshot {
+    /// Its name.
+    pub name: String,
+    /// The time at which it was made, if its name says that.
+    pub time: Option<Time>,
+    /// The bytes of its files; `None` if there are too many to count, or it goes away meanwhile.
+    pub bytes: Option<u64>,
+}
+
 impl Directory {
+    /// Returns the snapshots in the directory, the newest first: the latest [`LISTED_MAX`]. One that is being made is none yet.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn snapshots(&self, is_over: CancellationCheck<'_>) -> Result<Vec<KeptSnapshot>, DirectoryError> {
+        let mut files_left = FILES_MAX;
+        let folder = self.snapshots_path();
+        let is_whole = |name: &String| !name.ends_with(PARTIAL) && folder.join(name).is_dir();
+        let names = self.snapshot_names()?.into_iter().rev().filter(is_whole).take(LISTED_MAX);
+        let kept = names.map(|name| {
+            let (time, path) = (time_of(&name), folder.join(&name));
+            KeptSnapshot { time, bytes: bytes_of(&path, &mut files_left, is_over), name }
+        });
+        Ok(kept.collect())
+    }
+
     /// The folder of a server's snapshots.
     pub fn snapshots_path(&self) -> PathBuf {
         self.path.join("snapshots")
@@ -83,7 +130,7 @@ impl Directory {
             return Err(io_error(target)(error).into());
         }
         let mut partial = target.as_os_str().to_owned();
-        partial.push(".partial");
+        partial.push(PARTIAL);
         let partial = PathBuf::from(partial);
         let made = self.copy_into(&partial, ledger, journal, go_on).and_then(|()| {
             go_on()?;
@@ -224,9 +271,69 @@ impl Directory {
     }
 }
 
+/// Adds up the bytes of the files in a folder and those in it; `None` if that is too much, or cannot be read.
+fn bytes_of(folder: &Path, files_left: &mut usize, is_over: CancellationCheck<'_>) -> Option<u64> {
+    let mut folders = vec![folder.to_path_buf()];
+    let mut bytes: u64 = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).ok()? {
+            *files_left = files_left.checked_sub(1).filter(|_| !is_over())?;
+            let entry = entry.ok()?;
+            // Links are not followed.
+            let metadata = entry.metadata().ok()?;
+            if metadata.is_dir() {
+                folders.push(entry.path());
+            } else {
+                bytes = bytes.saturating_add(metadata.len());
+            }
+        }
+    }
+    Some(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn snapshots_are_listed_with_the_time_of_their_name() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = Directory { path: parent.path().to_path_buf() };
+        let names = |files: usize| {
+            let mut kept = directory.snapshots(&|| files == 0).unwrap().into_iter();
+            kept.by_ref().map(|one| (one.name, one.time.is_some(), one.bytes)).collect::<Vec<_>>()
+        };
+        assert_eq!(names(1), []);
+        for name in [
+            "20261121T090753Z",
+            "20261121T090753Z-2",
+            "20261121T090754Z.partial",
+            "by hand",
+            "29991399T990000Z",
+        ] {
+            let folder = directory.snapshots_path().join(name);
+            fs::create_dir_all(folder.join("ledger")).unwrap();
+            fs::write(folder.join("ledger/a"), "four").unwrap();
+            fs::write(folder.join("secret"), "sixsix").unwrap();
+        }
+        fs::write(directory.snapshots_path().join("note.txt"), "no snapshot").unwrap();
+        let kept = |bytes: Option<u64>| {
+            let of = |name: &str, has_time: bool| (name.to_owned(), has_time, bytes);
+            vec![
+                of("by hand", false),
+                of("29991399T990000Z", false),
+                of("20261121T090753Z-2", true),
+                of("20261121T090753Z", true),
+            ]
+        };
+        assert_eq!(names(1), kept(Some(10)));
+        assert_eq!(names(0), kept(None), "what takes too long is not counted");
+        assert_eq!(time_of("20261121T090753Z-2"), "2026-11-21T09:07:53Z".parse().ok());
+        for other in ["", "é20261121T09075Z", "20261121X090753Z", "20261121T090753", "2026112\u{202e}T0753Z"]
+        {
+            assert_eq!(time_of(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn snapshots_are_named_after_the_second() {

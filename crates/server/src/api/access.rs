@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use access::audit::AuditRecord;
+use access::audit::{AuditFault, AuditPage, AuditRecord, AuditVerification};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -12,9 +12,9 @@ use super::Timestamp;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Audit)]
 pub struct AuditJson {
-    /// The entries, the oldest first.
+    /// The entries, the oldest first or as `order` says.
     pub entries: Vec<AuditEntryJson>,
-    /// The number for `after` of the next page, if there is more.
+    /// The number for `after` of the next page, or with `order=newest` for `before`, if there is more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u64>,
     /// The number of lines that could not be read: `tollhouse audit --verify` says where.
@@ -56,6 +56,69 @@ impl From<AuditRecord> for AuditEntryJson {
             status: entry.status,
             detail: entry.detail,
             chain: chain.to_string(),
+        }
+    }
+}
+
+impl From<AuditPage> for AuditJson {
+    fn from(AuditPage { records, next, unread }: AuditPage) -> AuditJson {
+        AuditJson { entries: records.into_iter().map(AuditEntryJson::from).collect(), next, unread }
+    }
+}
+
+/// The result of a verification of the audit log's chain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = AuditVerification)]
+pub struct AuditVerificationJson {
+    /// True if the chain holds.
+    pub sound: bool,
+    /// The number of lines that were read.
+    pub lines: u64,
+    /// The number of the first line that is there; 0 if there is none.
+    pub first: u64,
+    /// The last line: noted elsewhere, it proves later what was before it.
+    pub head: AuditHeadJson,
+    /// True if the last line is not whole: a write is under way, or a crash cut it off.
+    pub torn: bool,
+    /// The number of places at which the chain does not hold.
+    pub fault_count: u64,
+    /// The first hundred of them.
+    pub faults: Vec<AuditFaultJson>,
+}
+
+/// A line of the audit log by its number and hash.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = AuditHead)]
+pub struct AuditHeadJson {
+    /// Its number; 0 before the first.
+    pub number: u64,
+    /// Its hash, and that of all before it.
+    pub chain: String,
+}
+
+/// A place at which the chain of the audit log does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = AuditFault)]
+pub struct AuditFaultJson {
+    /// The file.
+    pub file: String,
+    /// The line in it, from 1 on; 0 for the file as a whole.
+    pub line: u64,
+    /// The fault.
+    pub why: String,
+}
+
+impl From<AuditVerification> for AuditVerificationJson {
+    fn from(found: AuditVerification) -> AuditVerificationJson {
+        let faults = found.faults.into_iter();
+        AuditVerificationJson {
+            sound: found.fault_count == 0,
+            lines: found.lines,
+            first: found.first,
+            head: AuditHeadJson { number: found.head.number, chain: found.head.chain.to_string() },
+            torn: found.is_torn,
+            fault_count: found.fault_count,
+            faults: faults.map(|AuditFault { file, line, why }| AuditFaultJson { file, line, why }).collect(),
         }
     }
 }

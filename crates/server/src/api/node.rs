@@ -18,6 +18,36 @@ pub struct SnapshotJson {
     pub name: String,
 }
 
+/// The copies of the data directory that lie in its `snapshots`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Snapshots)]
+pub struct SnapshotsJson {
+    /// The copies, the newest first.
+    pub snapshots: Vec<KeptSnapshotJson>,
+}
+
+/// A copy of the data directory that is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = KeptSnapshot)]
+pub struct KeptSnapshotJson {
+    /// Its name in the `snapshots` of the data directory.
+    pub name: String,
+    /// The time at which it was made, if the name says that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<Timestamp>,
+    /// The bytes of its files. Those that the data directory still has take up room once; left out if there are too many files
+    /// to count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+impl From<engine::KeptSnapshot> for KeptSnapshotJson {
+    fn from(kept: engine::KeptSnapshot) -> KeptSnapshotJson {
+        let engine::KeptSnapshot { name, time, bytes } = kept;
+        KeptSnapshotJson { name, time: time.map(Timestamp), bytes }
+    }
+}
+
 /// The state of the node: whether it is alive or ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Health)]

@@ -1,7 +1,5 @@
 //! The first page: what is decided now, how fast, and how the node is.
 
-use std::collections::BTreeMap;
-
 use axum::extract::State;
 use axum::response::Response;
 use event::{Span, Time};
@@ -14,32 +12,40 @@ use super::frame::ConsoleSection;
 use super::reviews;
 use super::texts::{fill, t, word};
 use super::visit::{ConsoleVisit, PageFailure};
-use crate::api::AnomalyJson;
-use crate::core::traffic::{ActionCounts, TrafficSample};
+use crate::api::{AnomalyJson, NodeJson};
+use crate::core::decision_times::TimeCounts;
+use crate::core::traffic::{ActionCounts, TrafficSample, latency};
 use crate::core::viewer::ViewerRight;
-use crate::protocol::http::{learners, node};
+use crate::protocol::http::{learners, node, nodes, notifications, sinks, sources};
 
 /// Columns of the chart, each of a minute.
 const MINUTES: usize = 60;
+/// The time whose decisions say how long one takes.
+const LATENCY_OF: Span = Span::minutes(5);
+/// Nodes that are named as they take no requests.
+const ABSENT: usize = 20;
 
 /// The page.
 pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
-    let samples = visit.node.traffic.up_to(&visit.node.engine, visit.now);
+    let times = visit.node.metrics.decision_times.counts();
+    let samples = visit.node.traffic.up_to(&visit.node.engine, times, visit.now);
     let traffic = Traffic::of(&samples, visit.now);
-    let latencies = latencies(&visit).await;
+    let latency = latency(&samples, LATENCY_OF);
+    let nodes = nodes::nodes(State(visit.node.clone())).await.0.nodes;
     let frame = visit.frame(t("overview.title"), ConsoleSection::Overview);
     Ok(frame.page(&html! {
         h1 { (t("overview.title")) }
         (conditions(&visit).await)
         div.tiles {
             div.tile { h2 { (t("overview.rate")) } p { b.big { (rate(traffic.recent.iter().sum(), traffic.recent_span)) } " " span.dim { (t("overview.per_second")) } } }
-            div.tile { h2 { (t("overview.latency")) } @match &latencies {
-                Some(of) => { p { b.big { (seconds(of.median)) } " " span.dim { (fill("overview.median", &[("p", &seconds(of.slow))])) } } }
-                None => { p.dim { (t("overview.no_requests")) } }
+            div.tile { h2 { (t("overview.latency")) } @match &latency {
+                Some(of) => { p { b.big { (seconds(of.median)) } " " span.dim { (fill("overview.median", &[("p", &seconds(of.slow)), ("length", &length(LATENCY_OF))])) } } }
+                None => { p.dim { (fill("overview.no_requests", &[("length", &length(LATENCY_OF))])) } }
             } }
             div.tile { h2 { (t("overview.reviews")) } p { (reviews::waiting(&visit)) } }
             div.tile { h2 { (t("overview.bans")) } p { a href="/console/bans" { b.big { (number(visit.node.engine.ban_list().size().0 as u64)) } } } }
         }
+        (node_states(&nodes))
         (anomalies(&visit).await)
         section {
             h2 #traffic { (t("overview.traffic")) }
@@ -47,6 +53,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
             (traffic.table())
             (shared(&visit))
         }
+        (backlog(&visit, &nodes).await)
         (storage(&visit))
     }))
 }
@@ -92,7 +99,7 @@ impl Traffic {
             }
             add(&mut hour, &came);
         }
-        let nothing = TrafficSample { time: now, pipelines: Vec::new() };
+        let nothing = TrafficSample { time: now, pipelines: Vec::new(), times: TimeCounts::default() };
         let newest = samples.last().unwrap_or(&nothing);
         let earlier = samples.iter().rev().find(|sample| now - sample.time >= minute).or(samples.first());
         let earlier = earlier.unwrap_or(&nothing);
@@ -200,40 +207,66 @@ fn behind(visit: &ConsoleVisit, one: &AnomalyJson) -> Option<String> {
     visit.viewer.may(ViewerRight::ReadContent).then(|| url("/console/decisions", &found))
 }
 
-/// The times that half and nearly all decisions stayed below.
-#[derive(Debug, PartialEq)]
-struct Latencies {
-    median: f64,
-    slow: f64,
-}
-
-/// The times of decisions over all protocols since the start, as the metrics have them.
-async fn latencies(visit: &ConsoleVisit) -> Option<Latencies> {
-    let of = visit.node.clone();
-    let page = visit.node.pages.run(visit.node.timeout() / 2, move |_| of.metrics.page()).await.ok()?.ok()?;
-    let mut buckets: BTreeMap<u64, u64> = BTreeMap::new();
-    for line in page.lines() {
-        let is_decision = line.starts_with("tollhouse_listener_decision_seconds_bucket{")
-            || (line.starts_with("tollhouse_http_request_seconds_bucket{")
-                && ["/v1/decide\"", "/v1/auth/{name}"].iter().any(|route| line.contains(route)));
-        if !is_decision {
-            continue;
-        }
-        let bound = line.split("le=\"").nth(1).and_then(|rest| rest.split('"').next());
-        let bound =
-            bound.and_then(|bound| if bound == "+Inf" { Some(f64::INFINITY) } else { bound.parse().ok() });
-        let count = line.split_whitespace().nth(1).and_then(|count| count.parse::<f64>().ok());
-        if let (Some(bound), Some(count)) = (bound, count) {
-            // Of positive numbers the bits are in the numbers' order.
-            *buckets.entry(f64::to_bits(bound)).or_default() += count as u64;
+/// The nodes, if there are several: how many take requests, and those that do not.
+fn node_states(nodes: &[NodeJson]) -> Markup {
+    let ready = nodes.iter().filter(|node| matches!(node.state.as_str(), "here" | "ready")).count();
+    let absent = || nodes.iter().filter(|node| !matches!(node.state.as_str(), "here" | "ready"));
+    html! {
+        @if nodes.len() > 1 {
+            section {
+                h2 { a href="/console/settings/nodes" { (t("overview.nodes")) } }
+                p { (fill("overview.nodes_ready", &[("ready", &number(ready as u64)), ("all", &number(nodes.len() as u64))])) }
+                @if ready < nodes.len() {
+                    ul.conditions role="status" { @for node in absent().take(ABSENT) { li {
+                        b { (value(&node.name, CELL)) } " " (word("node_state", &node.state))
+                        @if let Some(why) = &node.unready { ": " (value(why, CELL)) }
+                    } } }
+                }
+            }
         }
     }
-    let all = *buckets.values().last()?;
-    let below = |share: f64| {
-        let wanted = (all as f64 * share).ceil() as u64;
-        buckets.iter().find(|(_, count)| **count >= wanted).map(|(bound, _)| f64::from_bits(*bound))
-    };
-    (all > 0).then_some(Latencies { median: below(0.5)?, slow: below(0.99)? })
+}
+
+/// The work that waits, each with the page that shows more of it.
+async fn backlog(visit: &ConsoleVisit, nodes: &[NodeJson]) -> Markup {
+    let node = &visit.node;
+    let sources = sources::sources(State(node.clone())).await.0.sources;
+    let sinks = sinks::sinks(State(node.clone())).await.0.sinks;
+    let told = notifications::notifications(State(node.clone())).await.0.notifications;
+    let journal = node.engine.journal().map(|journal| journal.census()).unwrap_or_default();
+    let here = nodes.iter().filter(|node| node.state == "here").flat_map(|node| node.models.values());
+    let lessons = sum(here.clone().map(|model| model.lag.saturating_add(model.waiting)));
+    let administers = visit.viewer.may(ViewerRight::Administer);
+    html! {
+        section {
+            h2 { (t("overview.backlog")) }
+            dl.figures {
+                div { dt { (t("overview.requests_wait")) } dd { (linked(&number(node.waiting() as u64), administers.then_some("/console/settings"))) } }
+                div { dt { (t("overview.journal_pending")) } dd { (linked(&bytes(journal.pending_bytes as u64), Some("#storage"))) } }
+                @if !sources.is_empty() {
+                    div { dt { (t("overview.sources")) } dd { (linked(&bytes(sum(sources.iter().map(|one| one.lag))), Some("/console/settings/sources#sources"))) } }
+                }
+                @if !sinks.is_empty() {
+                    div { dt { (t("overview.sinks")) } dd { (linked(&number(sum(sinks.iter().map(|one| one.lag))), Some("/console/settings/sources#sinks"))) } }
+                }
+                @if !told.is_empty() {
+                    div { dt { (t("overview.notifications")) } dd { (linked(&number(sum(told.iter().map(|one| one.waiting))), administers.then_some("/console/settings#notifications"))) } }
+                }
+                @if here.count() > 0 {
+                    div { dt { (t("overview.lessons")) } dd { (linked(&number(lessons), Some("/console/settings/nodes"))) } }
+                }
+            }
+        }
+    }
+}
+
+fn sum(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
+/// A figure, with the page that shows more of it if the viewer may open that.
+fn linked(figure: &str, page: Option<&str>) -> Markup {
+    html! { @match page { Some(page) => { a href=(page) { (figure) } } None => { (figure) } } }
 }
 
 /// A time that something stayed below.
@@ -254,14 +287,13 @@ fn storage(visit: &ConsoleVisit) -> Markup {
     let uptime = Span(i64::try_from(visit.node.started.elapsed().as_micros()).unwrap_or(i64::MAX));
     html! {
         section {
-            h2 { (t("overview.storage")) }
+            h2 #storage { (t("overview.storage")) }
             dl.figures {
                 div { dt { (t("overview.keys")) } dd { (number(ledger.keys)) } }
                 div { dt { (t("overview.memory")) } dd { (bytes(ledger.memory_bytes)) } }
                 div { dt { (t("overview.unwritten")) } dd { (bytes(ledger.dirty_bytes)) } }
                 div { dt { (t("overview.ledger_disk")) } dd { (bytes(ledger.disk_bytes)) } }
                 div { dt { (t("overview.journal_disk")) } dd { (bytes(journal.bytes)) } }
-                div { dt { (t("overview.journal_pending")) } dd { (bytes(journal.pending_bytes as u64)) } }
                 div { dt { (t("overview.uptime")) } dd { (length(uptime)) } }
             }
         }
@@ -270,14 +302,21 @@ fn storage(visit: &ConsoleVisit) -> Markup {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+    use crate::api::Timestamp;
 
     #[test]
     fn decisions_are_laid_over_the_minutes() {
         let sample = |seconds: i64, accepted: u64| {
             let mut counts = ActionCounts::default();
             counts[0] = accepted;
-            TrafficSample { time: Time::from_seconds(seconds), pipelines: vec![("a".to_owned(), counts)] }
+            TrafficSample {
+                time: Time::from_seconds(seconds),
+                pipelines: vec![("a".to_owned(), counts)],
+                times: TimeCounts::default(),
+            }
         };
         let samples = [sample(3000, 10), sample(3550, 20), sample(3590, 50), sample(3600, 60)];
         let traffic = Traffic::of(&samples, Time::from_seconds(3600));
@@ -287,5 +326,30 @@ mod tests {
         assert_eq!((traffic.recent[0], traffic.recent_span), (50, Span::seconds(600)));
         let empty = Traffic::of(&[], Time::from_seconds(0));
         assert_eq!((empty.all[0], rate(0, empty.recent_span)), (0, "0".to_owned()));
+    }
+
+    #[test]
+    fn nodes_are_shown_where_there_are_several() {
+        let node = |name: &str, state: &str| NodeJson {
+            number: Some(1),
+            name: name.to_owned(),
+            url: None,
+            release: String::new(),
+            started: Timestamp(Time::from_seconds(0)),
+            state: state.to_owned(),
+            silent: None,
+            unready: None,
+            rules: 0,
+            pipelines: BTreeMap::new(),
+            models: BTreeMap::new(),
+        };
+        assert_eq!(node_states(&[node("a", "here")]).into_string(), "");
+        let well = node_states(&[node("a", "here"), node("b", "ready")]).into_string();
+        assert!(well.contains("2 of 2") && !well.contains("<li"), "{well}");
+        let away = node_states(&[node("a", "here"), node("<b>\u{202e}", "away")]).into_string();
+        assert!(
+            away.contains("1 of 2") && away.contains("&lt;b&gt;⟨202E⟩") && away.contains("away"),
+            "{away}"
+        );
     }
 }

@@ -5,10 +5,15 @@
 //! thousands of decisions, too: such calls have a gate of their own, whose places rest after work for as long as it took of a
 //! processor, and their work ends where nobody waits for it any more.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -36,7 +41,7 @@ pub(crate) struct AdmissionQueue {
     /// The names of what passes it: of one, and of several.
     what: [&'static str; 2],
     places: Arc<Semaphore>,
-    waiting: AtomicUsize,
+    waiting: Arc<AtomicUsize>,
     /// The threads on which what passes it is worked on, if these are not those of all that blocks.
     threads: Option<Arc<CostlyThreads>>,
 }
@@ -52,7 +57,7 @@ impl Drop for QueuedGuard<'_> {
 
 impl AdmissionQueue {
     fn new(what: [&'static str; 2], places: usize) -> AdmissionQueue {
-        let (places, waiting) = (Arc::new(Semaphore::new(places.max(1))), AtomicUsize::new(0));
+        let (places, waiting) = (Arc::new(Semaphore::new(places.max(1))), Arc::default());
         AdmissionQueue { what, places, waiting, threads: None }
     }
 
@@ -98,9 +103,14 @@ impl AdmissionQueue {
         self.places.available_permits()
     }
 
+    /// Returns how many wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
     /// Returns whether as many wait as may.
     pub(crate) fn is_crowded(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) >= WAITING_MAX
+        self.waiting() >= WAITING_MAX
     }
 
     /// Returns what those are told that cannot even wait.
@@ -160,6 +170,40 @@ impl AdmissionQueue {
             Some(threads) => threads.run(work).await,
             None => blocking(work).await,
         })
+    }
+}
+
+/// A gate by its name.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct GateLabel {
+    gate: &'static str,
+}
+
+/// The collector of how many wait at gates.
+#[derive(Debug)]
+pub(crate) struct WaitingCollector(Vec<(&'static str, Arc<AtomicUsize>)>);
+
+impl WaitingCollector {
+    /// Returns the collector of these gates.
+    pub(crate) fn of(gates: &[&AdmissionQueue]) -> WaitingCollector {
+        WaitingCollector(gates.iter().map(|gate| (gate.what[1], Arc::clone(&gate.waiting))).collect())
+    }
+}
+
+impl Collector for WaitingCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let family = Family::<GateLabel, Gauge>::default();
+        for (gate, waiting) in &self.0 {
+            let count = i64::try_from(waiting.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
+            family.get_or_create(&GateLabel { gate }).set(count);
+        }
+        let help = "Requests that wait for a place, by what they are";
+        family.encode(encoder.encode_descriptor(
+            "tollhouse_http_waiting",
+            help,
+            None,
+            family.metric_type(),
+        )?)
     }
 }
 

@@ -21,14 +21,14 @@ use prometheus_client::registry::Registry;
 use stats::LedgerMetric;
 
 use crate::core::clock::Clock;
+use crate::core::decision_times::{DecisionTimes, SECONDS};
 use crate::core::telemetry::RequestTrace;
 
 /// The media type of [`Metrics::page`].
 pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Upper bounds of the buckets of request durations, in seconds.
-const SECONDS: [f64; 14] =
-    [0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
+/// The routes of HTTP that decide on one event.
+const DECIDING: [&str; 2] = ["/v1/decide", "/v1/auth/{name}"];
 
 /// A route as it is declared, never a path as it was sent, and the answer's status.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -136,6 +136,8 @@ pub(crate) struct ServerMetrics {
     wrong_tokens: Family<ListenerLabel, Counter>,
     /// Tokens that were not accepted, by the reason.
     refused_tokens: Family<ListenerFailureLabel, Counter>,
+    /// The times of decisions over all protocols.
+    pub(crate) decision_times: DecisionTimes,
     listeners: ListenerMetrics,
 }
 
@@ -171,6 +173,7 @@ impl ServerMetrics {
             refused_connections: Counter::default(),
             wrong_tokens: Family::default(),
             refused_tokens: Family::default(),
+            decision_times: DecisionTimes::default(),
             listeners: ListenerMetrics {
                 connections: Family::default(),
                 decisions: Family::new_with_constructor(times as fn() -> TimeHistogram),
@@ -266,6 +269,7 @@ impl ServerMetrics {
         took: Duration,
         trace: Option<&RequestTrace>,
     ) {
+        self.decision_times.note(took);
         let label = AnswerLabel { listener: listener.to_owned(), answer };
         self.listeners.decisions.get_or_create(&label).observe(took.as_secs_f64(), example(trace), None);
     }
@@ -297,6 +301,13 @@ impl ServerMetrics {
 
     /// Counts an answered request, which may be traced.
     pub(crate) fn answered(&self, route: &str, status: u16, took: Duration, trace: Option<&RequestTrace>) {
+        // Proxies ask below their route, too.
+        if DECIDING
+            .iter()
+            .any(|of| route.strip_prefix(of).is_some_and(|rest| rest.is_empty() || rest.starts_with("/{")))
+        {
+            self.decision_times.note(took);
+        }
         let label = RequestLabel { route: route.to_owned(), status };
         self.requests.get_or_create(&label).observe(took.as_secs_f64(), example(trace), None);
     }

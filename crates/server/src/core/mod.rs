@@ -22,6 +22,7 @@ pub(crate) mod corrections;
 pub(crate) mod costly_threads;
 pub(crate) mod deadline;
 pub(crate) mod decision_log;
+pub(crate) mod decision_times;
 pub(crate) mod descriptors;
 pub(crate) mod erasure;
 pub(crate) mod erasure_work;

@@ -19,7 +19,7 @@ use event::Time;
 use plan::{DecisionLogMode, ListenerPlan, Pipeline, ServerPlan};
 use sha2::{Digest, Sha256};
 
-use crate::core::admission::AdmissionQueue;
+use crate::core::admission::{AdmissionQueue, WaitingCollector};
 use crate::core::anomaly_watch::AnomalyWatch;
 use crate::core::answer_cache::{AnswerCache, RankingQuery};
 use crate::core::audit_trail::AuditTrail;
@@ -196,6 +196,10 @@ impl Node {
         engine.health().set(TOKENS_CONDITION, Impact::Degraded, unread);
         engine.health().set(AUDIT_CONDITION, Impact::Degraded, unwritten);
         audit.append_changes(&tokens.store());
+        let (scans, searches) = (AdmissionQueue::of_scans(&costly), AdmissionQueue::of_searches(&costly));
+        let lookups = AdmissionQueue::of_lookups();
+        let waiting = WaitingCollector::of(&[&batches, &scans, &lookups, &searches]);
+        metrics.registry().register_collector(Box::new(waiting));
         Node {
             message_lookups: MessageLookups::new(&engine.plan().node, metrics.registry()),
             keys: Arc::new(KeyCache::new(metrics.registry())),
@@ -211,9 +215,9 @@ impl Node {
             queued: Refusal::new(batches.queued()),
             shed: LoadShedder::new(timeout),
             batches,
-            scans: AdmissionQueue::of_scans(&costly),
-            lookups: AdmissionQueue::of_lookups(),
-            searches: AdmissionQueue::of_searches(&costly),
+            scans,
+            lookups,
+            searches,
             costly,
             statistics: AnswerCache::new(Duration::ZERO),
             hottest: AnswerCache::new(RANKING_WORTH),
@@ -367,6 +371,11 @@ impl Node {
         }
         made.push_back(Instant::now());
         Ok(())
+    }
+
+    /// Returns how many requests wait for a place.
+    pub(crate) fn waiting(&self) -> usize {
+        [&self.batches, &self.scans, &self.lookups, &self.searches].iter().map(|gate| gate.waiting()).sum()
     }
 
     /// Waits until no request is at work.

@@ -177,7 +177,7 @@ fn a_token_of_a_pipeline_is_for_no_other() {
 /// The entries of the audit log of a data directory, each once its chain holds.
 fn audited(directory: &Directory, action: &str) -> Vec<AuditRecord> {
     let place = AuditPlace::directory(directory.audit_path());
-    let verified = place.verify(None).unwrap();
+    let verified = place.verify(None, &|| true).unwrap();
     assert!(verified.faults.is_empty(), "{verified:?}");
     let query = AuditQuery { action: Some(action.to_owned()), limit: 1000, ..AuditQuery::default() };
     place.read(&query, &|| true).unwrap().records

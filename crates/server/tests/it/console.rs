@@ -79,12 +79,12 @@ fn with_console(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
 }
 
 /// The tags of a page. In texts and attributes every bracket is escaped.
-fn tags(page: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn tags(page: &str) -> impl Iterator<Item = &str> {
     page.split('<').skip(1).filter_map(|part| part.split_once('>')).map(|(tag, _)| tag)
 }
 
 /// The value of an attribute of a tag.
-fn attribute<'t>(tag: &'t str, name: &str) -> Option<&'t str> {
+pub(crate) fn attribute<'t>(tag: &'t str, name: &str) -> Option<&'t str> {
     tag.split_once(&format!(" {name}=\""))?.1.split('"').next()
 }
 
@@ -202,7 +202,7 @@ pub(crate) fn form(fields: &[(&str, &str)]) -> String {
     url_encoded(fields)
 }
 
-fn url_encoded(fields: &[(&str, &str)]) -> String {
+pub(crate) fn url_encoded(fields: &[(&str, &str)]) -> String {
     let encode = |text: &str| -> String {
         text.bytes()
             .map(|byte| {
@@ -224,7 +224,7 @@ pub(crate) fn decide(server: &Running, pipeline: &str, media: &str, body: &str) 
     answer.json()["id"].as_str().unwrap().to_owned()
 }
 
-const PAGES: [&str; 12] = [
+const PAGES: [&str; 17] = [
     "/console/",
     "/console/decisions",
     "/console/decisions/common",
@@ -237,6 +237,11 @@ const PAGES: [&str; 12] = [
     "/console/reviews",
     "/console/rules/edit",
     "/console/settings",
+    "/console/settings/access",
+    "/console/settings/audit",
+    "/console/settings/snapshots",
+    "/console/settings/nodes",
+    "/console/settings/sources",
 ];
 
 #[test]
@@ -369,10 +374,10 @@ fn a_session_may_what_its_token_may() {
         assert_eq!(enter(name), None, "{name}");
     }
     for (name, bans, decisions, settings) in [
-        ("reader", 403, 403, 403),
-        ("looker", 403, 200, 403),
-        ("warden", 200, 403, 403),
-        ("editor", 403, 403, 403),
+        ("reader", 403, 403, 303),
+        ("looker", 403, 200, 303),
+        ("warden", 200, 403, 303),
+        ("editor", 403, 403, 303),
         ("admin", 403, 403, 200),
     ] {
         check(name, "/console/", 200);
@@ -430,7 +435,7 @@ fn people_log_in_and_out_and_may_what_their_role_may() {
     let (ann, eve) = (log_in("ann"), log_in("eve"));
     let status = |cookie: &str, page: &str| server.ask("GET", page, &[cookie], b"").status;
     for (page, of_ann, of_eve) in
-        [("/console/", 200, 200), ("/console/decisions", 403, 200), ("/console/settings", 403, 200)]
+        [("/console/", 200, 200), ("/console/decisions", 403, 200), ("/console/settings/access", 403, 200)]
     {
         assert_eq!((status(&ann, page), status(&eve, page)), (of_ann, of_eve), "{page}");
     }
@@ -688,6 +693,12 @@ fn what_strangers_send_stays_text() {
             ("rule", "/console/rules"),
             ("text", "/console/settings"),
             ("scope", "/console/settings"),
+            ("by", "/console/settings/audit"),
+            ("action", "/console/settings/audit"),
+            ("since", "/console/settings/audit"),
+            ("before", "/console/settings/audit"),
+            ("verify", "/console/settings/audit"),
+            ("done", "/console/settings/nodes"),
             ("q", "/console/rules"),
             ("pipeline", "/console/learners"),
             ("line", "/console/learners"),

@@ -28,6 +28,11 @@ description = \"Attempts to log in\"
 key = [\"ip\"]
 count = 10
 per = \"10m\"
+
+[[source]]
+name = \"nginx\"
+files = [\"/nowhere/at/all/access.log\"]
+pipeline = \"web\"
 ";
 
 /// A server with mail, requests, posts and bans in it; and the addresses of its pages.
@@ -107,6 +112,7 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
     let fit = ended(json!({"pipeline": "web", "span": "30d", "fit": {}}));
     let shown = server.get(&fit).body;
     assert!(shown.contains("Fitted to 40 good and 40 bad decisions"), "{shown}");
+    assert_eq!(server.post("/v1/snapshots", &[], "").status, 201);
     let decision = |id: &str| format!("/console/decisions/{id}");
     let pages = json!({
         "overview": "/console/",
@@ -135,6 +141,11 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
         "line": "/console/learners?pipeline=mail&line=reject&at=3",
         "reviews": "/console/reviews?by=ann",
         "settings": "/console/settings",
+        "access": "/console/settings/access",
+        "audit": "/console/settings/audit?verify=yes",
+        "snapshots": "/console/settings/snapshots",
+        "nodes": "/console/settings/nodes",
+        "sources": "/console/settings/sources",
         "defaults": "/console/settings?scope=web&defaults=yes&text=rule.PROBE",
     });
     (server, pages, probe)

@@ -13,6 +13,7 @@ mod clock;
 mod console;
 mod console_browser;
 mod console_keys;
+mod console_settings;
 mod corrections;
 mod decide;
 mod decisions;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 98] = [
+pub(crate) const ROUTES: [(&str, &str); 101] = [
     ("delete", "/v1/backtests/{id}"),
     ("delete", "/v1/bans"),
     ("delete", "/v1/nodes/{number}"),
@@ -22,6 +22,8 @@ pub(crate) const ROUTES: [(&str, &str); 98] = [
     ("get", "/readyz"),
     ("get", "/v1/anomalies"),
     ("get", "/v1/audit"),
+    ("get", "/v1/audit/export"),
+    ("get", "/v1/audit/verification"),
     ("get", "/v1/auth/{name}"),
     ("get", "/v1/backtests"),
     ("get", "/v1/backtests/{id}"),
@@ -59,6 +61,7 @@ pub(crate) const ROUTES: [(&str, &str); 98] = [
     ("get", "/v1/sessions"),
     ("get", "/v1/settings"),
     ("get", "/v1/sinks"),
+    ("get", "/v1/snapshots"),
     ("get", "/v1/sources"),
     ("get", "/v1/timeline"),
     ("get", "/v1/tokens"),

@@ -208,7 +208,7 @@ fn somebody_logs_in_and_may_what_the_group_may() {
         let ann = session(&answer).unwrap();
         let status = |page: &str| server.ask("GET", page, &[&ann], b"").status;
         assert_eq!(
-            [status("/console/bans"), status("/console/decisions"), status("/console/settings")],
+            [status("/console/bans"), status("/console/decisions"), status("/console/settings/audit")],
             [200, 200, 403]
         );
         // The code and what came of it are used.

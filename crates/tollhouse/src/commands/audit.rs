@@ -1,11 +1,10 @@
 //! `tollhouse audit`: who did what, and whether the log was changed since.
 
-use std::collections::VecDeque;
+use std::str::FromStr;
 
-use access::audit::{AuditHead, AuditPlace, AuditQuery, ChainHash};
+use access::audit::{AuditHead, AuditOrder, AuditPlace, AuditQuery};
 use event::Time;
-use serde::Serialize;
-use server::api::AuditEntryJson;
+use server::api::{AuditEntryJson, AuditJson, AuditVerificationJson};
 
 use crate::console::{BOLD, DIM, Output, TableCell, TextTable, error, printable, say};
 use crate::exit::{CommandError, Exit};
@@ -20,6 +19,7 @@ Examples:
   tollhouse audit --by ann --server http://127.0.0.1:8377 --json
   tollhouse audit --verify --data ./data
   tollhouse audit --verify --expect 1034:9f86d081… --data ./data
+  tollhouse audit --verify --server http://127.0.0.1:8377
 
 --verify proves that no line was changed, removed or inserted, as far as files can: whoever may
 write them can rewrite everything from some line on, or cut off the end. So note the line that it
@@ -28,10 +28,10 @@ prints elsewhere, and pass it to the next --verify with --expect, which proves a
 Exit code 1: the chain does not hold.")]
 pub(crate) struct AuditArgs {
     /// Verify the whole chain
-    #[arg(long, conflicts_with_all = ["since", "by", "action", "limit", "server"])]
+    #[arg(long, conflicts_with_all = ["since", "by", "action", "limit"])]
     verify: bool,
     /// Line noted elsewhere: number, colon, hash
-    #[arg(long, value_name = "NUMBER:HASH", requires = "verify", value_parser = head)]
+    #[arg(long, value_name = "NUMBER:HASH", requires = "verify", value_parser = AuditHead::from_str)]
     expect: Option<AuditHead>,
     /// Only from this time on: RFC 3339, a date, or seconds since 1970
     #[arg(long, value_name = "TIME", value_parser = time)]
@@ -53,14 +53,6 @@ pub(crate) struct AuditArgs {
     json: JsonOption,
 }
 
-fn head(text: &str) -> Result<AuditHead, String> {
-    let read = || {
-        let (number, chain) = text.split_once(':')?;
-        Some(AuditHead { number: number.parse().ok()?, chain: ChainHash::from_hex(chain)? })
-    };
-    read().ok_or_else(|| "expected a number, a colon, and 64 hexadecimal digits".to_owned())
-}
-
 /// Entries that are read at once.
 const PAGE: usize = 1000;
 
@@ -69,47 +61,45 @@ pub(crate) fn run(args: AuditArgs) -> Result<Exit, CommandError> {
         return verify(&args);
     }
     let wanted = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let mut latest: VecDeque<AuditEntryJson> = VecDeque::new();
-    let mut unread = 0;
-    let mut keep = |entries: Vec<AuditEntryJson>| {
-        for entry in entries {
-            if latest.len() >= wanted {
-                latest.pop_front();
-            }
-            latest.push_back(entry);
-        }
+    let client = args.server.client()?;
+    let place = match client {
+        Some(_) => None,
+        None => Some(AuditPlace::directory(args.engine.directory()?.audit_path())),
     };
-    let mut after = 0;
-    match args.server.client()? {
-        Some(client) => loop {
-            let since = args.since.map(|since| since.to_string());
-            let given = [("since", &since), ("by", &args.by), ("action", &args.action)];
-            let query: Vec<(&str, &str)> =
-                given.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
-            let page = client.audit(&query, PAGE, after)?;
-            unread += page.unread;
-            keep(page.entries);
-            let Some(next) = page.next else { break };
-            after = next;
-        },
-        None => {
-            let place = AuditPlace::directory(args.engine.directory()?.audit_path());
-            loop {
+    // From the newest back, and shown the other way round.
+    let (mut latest, mut unread, mut before) = (Vec::new(), 0, None);
+    while latest.len() < wanted {
+        let limit = PAGE.min(wanted - latest.len());
+        let page = match (&client, &place) {
+            (Some(client), _) => {
+                let since = args.since.map(|since| since.to_string());
+                let given = [("since", &since), ("by", &args.by), ("action", &args.action)];
+                let query: Vec<(&str, &str)> =
+                    given.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
+                client.audit(&query, limit, before)?
+            }
+            (None, Some(place)) => {
                 let query = AuditQuery {
-                    after,
+                    before,
+                    order: AuditOrder::Newest,
                     since: args.since,
                     by: args.by.clone(),
                     action: args.action.clone(),
-                    limit: PAGE,
+                    limit,
+                    ..AuditQuery::default()
                 };
-                let page = place.read(&query, &|| true).map_err(unreadable)?;
-                unread += page.unread;
-                keep(page.records.into_iter().map(AuditEntryJson::from).collect());
-                let Some(next) = page.next else { break };
-                after = next;
+                AuditJson::from(place.read(&query, &|| true).map_err(unreadable)?)
             }
+            (None, None) => break,
+        };
+        unread += page.unread;
+        latest.extend(page.entries);
+        before = page.next;
+        if before.is_none() {
+            break;
         }
     }
+    latest.reverse();
     let mut out = Output::new(args.json.json);
     if out.is_json() {
         latest.iter().try_for_each(|entry| out.json(entry))?;
@@ -144,59 +134,36 @@ fn table<'a>(
     out.line(table)
 }
 
-/// The line of `--verify --json`.
-#[derive(Serialize)]
-struct VerificationLine {
-    sound: bool,
-    lines: u64,
-    first: u64,
-    head: AuditHead,
-    torn: bool,
-    faults: Vec<FaultLine>,
-}
-
-#[derive(Serialize)]
-struct FaultLine {
-    file: String,
-    line: u64,
-    why: String,
-}
-
 fn verify(args: &AuditArgs) -> Result<Exit, CommandError> {
-    let place = AuditPlace::directory(args.engine.directory()?.audit_path());
-    let found = place.verify(args.expect).map_err(unreadable)?;
-    let is_sound = found.fault_count == 0;
+    let found = match args.server.client()? {
+        Some(client) => client.verify_audit(args.expect)?,
+        None => {
+            let place = AuditPlace::directory(args.engine.directory()?.audit_path());
+            AuditVerificationJson::from(place.verify(args.expect, &|| true).map_err(unreadable)?)
+        }
+    };
     let mut out = Output::new(args.json.json);
     if out.is_json() {
-        let faults = found.faults.iter().map(|fault| FaultLine {
-            file: fault.file.clone(),
-            line: fault.line,
-            why: fault.why.clone(),
-        });
-        out.json(&VerificationLine {
-            sound: is_sound,
-            lines: found.lines,
-            first: found.first,
-            head: found.head,
-            torn: found.is_torn,
-            faults: faults.collect(),
-        })?;
+        out.json(&found)?;
     } else {
         for fault in &found.faults {
-            out.line(format_args!("{}:{}: {}", fault.file, fault.line, fault.why))?;
+            out.line(format_args!("{}:{}: {}", printable(&fault.file), fault.line, printable(&fault.why)))?;
         }
         out.line(format_args!(
             "{} lines from number {} on; the last is {}:{}",
-            found.lines, found.first, found.head.number, found.head.chain
+            found.lines,
+            found.first,
+            found.head.number,
+            printable(&found.head.chain)
         ))?;
     }
     out.flush()?;
-    if found.is_torn {
+    if found.torn {
         say(
             "The last line is not whole: a write is under way, or a crash cut it off; the next start puts it aside.",
         );
     }
-    if !is_sound {
+    if !found.sound {
         error(format_args!("the chain does not hold at {} places", found.fault_count));
         return Ok(Exit::Found);
     }

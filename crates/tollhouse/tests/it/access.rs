@@ -71,7 +71,18 @@ fn a_killed_server_loses_no_entry_and_a_changed_log_is_found() {
         ["audit", "--action", "ban", "--limit", "3", "--json", "--server", &server.url, "--token", &token],
         "",
     );
-    assert_eq!(asked.expect(0).json().len(), 3);
+    let asked = asked.expect(0);
+    assert_eq!(asked.json().len(), 3);
+    let numbers: Vec<u64> = asked.json().iter().map(|entry| entry["number"].as_u64().unwrap()).collect();
+    assert!(numbers.is_sorted(), "the latest, in the order in which they came: {numbers:?}");
+    let verified =
+        run(["audit", "--verify", "--json", "--server", &server.url, "--token", &token], "").expect(0).json();
+    assert_eq!((&verified[0]["sound"], &verified[0]["fault_count"]), (&json!(true), &json!(0)));
+    let noted =
+        format!("{}:{}", verified[0]["head"]["number"], verified[0]["head"]["chain"].as_str().unwrap());
+    run(["audit", "--verify", "--expect", &noted, "--server", &server.url, "--token", &token], "").expect(0);
+    let forged = format!("3:{}", "ab".repeat(32));
+    run(["audit", "--verify", "--expect", &forged, "--server", &server.url, "--token", &token], "").expect(1);
     let refused = run(["audit", "--server", &server.url, "--token", "wrong"], "").expect(2);
     assert!(refused.stderr.contains("not accepted"), "{}", refused.stderr);
     server.end(Signal::KILL);
@@ -96,4 +107,19 @@ fn a_killed_server_loses_no_entry_and_a_changed_log_is_found() {
     std::fs::write(&file, changed).unwrap();
     let found = data.run(&["audit", "--verify"], "").expect(1);
     assert!(found.stdout.contains("it was changed, or a line before it"), "{}", found.stdout);
+}
+
+#[test]
+fn snapshots_are_listed() {
+    let data = Data::new(&["web"]);
+    assert_eq!(data.run(&["snapshot", "--list", "--json"], "").expect(0).stdout, "");
+    let server = Server::start(&data.path(), &[]);
+    let name = run(["snapshot", "--server", &server.url], "").expect(0).stdout.trim().to_owned();
+    let listed = run(["snapshot", "--list", "--json", "--server", &server.url], "").expect(0).json();
+    assert_eq!((listed.len(), listed[0]["name"].as_str()), (1, Some(name.as_str())));
+    assert!(listed[0]["bytes"].as_u64() > Some(0) && listed[0]["time"].is_string(), "{listed:?}");
+    server.end(Signal::TERM);
+    let text = data.run(&["snapshot", "--list"], "").expect(0).stdout;
+    assert!(text.starts_with(&name) && text.lines().count() == 1, "{text}");
+    data.run(&["snapshot", "--list", "elsewhere"], "").expect(2);
 }

@@ -83,8 +83,18 @@ impl RouteAccess {
 /// The action of reading what an event says. Its route is named only if it showed that.
 pub(super) const CONTENT_READ: &str = "content.read";
 
-/// The action of a form of the console.
+/// The action of a form of the console that has none of its own.
 const CONSOLE_CHANGE: &str = "console";
+
+/// Pages and forms of the console that the audit log names as it names the routes that they use.
+const CONSOLE_ACTIONS: &[(&str, &str)] = &[
+    ("/console/settings/access/end", "session.end"),
+    ("/console/settings/audit", "audit.read"),
+    ("/console/settings/audit/export", "audit.read"),
+    ("/console/settings/nodes/forget", "node.forget"),
+    ("/console/settings/notify", "notification.test"),
+    ("/console/settings/snapshots/make", "snapshot"),
+];
 
 use AccessScope::{Administer, Decide, Enforce, Read, ReadContent, Rules, Teach};
 
@@ -191,10 +201,13 @@ const ROUTES: &[RouteAccess] = &[
     post("/v1/rules/rollback", Rules).asked().audited("rules.rollback"),
     // The node.
     get("/v1/audit", Administer).audited("audit.read"),
+    get("/v1/audit/export", Administer).audited("audit.read"),
+    get("/v1/audit/verification", Administer).audited("audit.read"),
     get("/v1/erase", Administer),
     post("/v1/erase", Administer).audited("erase"),
     get("/v1/sessions", Administer),
     get("/v1/settings", Administer),
+    get("/v1/snapshots", Administer),
     get("/v1/tokens", Administer),
     route("POST", "/v1/sessions", AccessRule::Open),
     route("DELETE", "/v1/sessions/{id}", AccessRule::Token).audited("session.end"),
@@ -233,10 +246,11 @@ impl RouteAccess {
         }
     }
 
-    /// Returns the access to a page or form of the console, whose code asks what its viewer may do.
-    pub(super) fn of_console(method: &Method) -> RouteAccess {
-        let audit = if *method == Method::POST { CONSOLE_CHANGE } else { CONTENT_READ };
-        RouteAccess { audit: Some(audit), ..NOWHERE }
+    /// Returns the access to the page or form of the console that a request has matched, whose code asks what its viewer may do.
+    pub(super) fn of_console(method: &Method, route: &str) -> RouteAccess {
+        let own = CONSOLE_ACTIONS.iter().find(|(path, _)| *path == route).map(|(_, action)| *action);
+        let other = if *method == Method::POST { CONSOLE_CHANGE } else { CONTENT_READ };
+        RouteAccess { audit: Some(own.unwrap_or(other)), ..NOWHERE }
     }
 
     /// Checks the rights of a request for it.
@@ -315,6 +329,11 @@ mod tests {
         }
         assert_eq!(RouteAccess::of(&Method::GET, None).rule, AccessRule::Token);
         assert_eq!(BY_ROUTE.len(), ROUTES.len(), "each route is there once");
+        let is_of_route = |action: &str| ROUTES.iter().any(|route| route.audit == Some(action));
+        assert!(
+            CONSOLE_ACTIONS.iter().all(|(_, action)| is_of_route(action)),
+            "a form does what a route does"
+        );
         // Nothing that only reads is needed to change something, and the other way round.
         let only_reads =
             ["/v1/check", "/v1/readings", "/crowdsec/v1/watchers/login", "/crowdsec/v1/usage-metrics"];

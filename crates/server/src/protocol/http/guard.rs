@@ -124,7 +124,7 @@ async fn admit(
     let is_console = asks_for_console(request.method(), request.uri(), request.headers());
     let is_login = route == sessions::PATH && request.method() == Method::POST;
     let granted = if is_console {
-        access = RouteAccess::of_console(request.method());
+        access = RouteAccess::of_console(request.method(), route);
         viewer(node, request.headers(), peer).map(|viewer| {
             let grant = viewer.as_ref().map(|viewer| RequestGrant::of_token(viewer.grant(), peer));
             viewer.map(|viewer| request.extensions_mut().insert(viewer));

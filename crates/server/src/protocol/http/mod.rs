@@ -1,7 +1,7 @@
 //! The routes: what each URL takes and answers. The description at `/openapi.json` is generated from them.
 
 mod access;
-mod audit;
+pub(crate) mod audit;
 pub(crate) mod backtests;
 pub(crate) mod bans;
 pub(crate) mod batch;
@@ -23,16 +23,16 @@ pub(crate) mod learners;
 pub(crate) mod limits;
 mod mail_reports;
 pub(crate) mod node;
-mod nodes;
+pub(crate) mod nodes;
 pub(crate) mod notifications;
 pub(crate) mod posted_values;
 pub(crate) mod reviews;
 pub(crate) mod rules;
 pub(crate) mod sessions;
 pub(crate) mod similar;
-mod sinks;
+pub(crate) mod sinks;
 pub(crate) mod site_challenge;
-mod sources;
+pub(crate) mod sources;
 pub(crate) mod statistics;
 
 use std::sync::{Arc, OnceLock};
@@ -193,9 +193,11 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
         .routes(routes!(sources::sources))
         .routes(routes!(notifications::notifications))
         .routes(routes!(notifications::test))
-        .routes(routes!(node::snapshot))
+        .routes(routes!(node::snapshot, node::snapshots))
         .routes(routes!(erasure::erase, erasure::progress))
         .routes(routes!(audit::audit))
+        .routes(routes!(audit::export))
+        .routes(routes!(audit::verification))
         .routes(routes!(audit::tokens))
         .routes(routes!(sessions::begin, sessions::list))
         .routes(routes!(sessions::end))

@@ -56,7 +56,7 @@ pub(super) async fn healthz() -> Json<api::HealthJson> {
     tag = "node",
     responses((status = 201, description = "It is made", body = api::SnapshotJson), ProblemResponses),
 )]
-pub(super) async fn snapshot(
+pub(crate) async fn snapshot(
     State(node): State<Arc<Node>>,
 ) -> Result<(StatusCode, Json<api::SnapshotJson>), HttpFailure> {
     node.claim_snapshot()?;
@@ -66,6 +66,23 @@ pub(super) async fn snapshot(
     tracing::info!(name, "a snapshot was made");
     note("name", name.clone());
     Ok((StatusCode::CREATED, Json(api::SnapshotJson { name })))
+}
+
+/// Lists the copies in `snapshots` of the data directory, the newest first.
+#[utoipa::path(
+    get,
+    path = "/v1/snapshots",
+    tag = "node",
+    operation_id = "snapshots",
+    responses((status = 200, description = "The copies", body = api::SnapshotsJson), ProblemResponses),
+)]
+pub(crate) async fn snapshots(
+    State(node): State<Arc<Node>>,
+) -> Result<Json<api::SnapshotsJson>, HttpFailure> {
+    let engine = Arc::clone(&node.engine);
+    let list = move |is_over: &(dyn Fn() -> bool + Sync)| engine.snapshots(is_over);
+    let kept = node.lookups.run(node.timeout() / 2, list).await??;
+    Ok(Json(api::SnapshotsJson { snapshots: kept.into_iter().map(api::KeptSnapshotJson::from).collect() }))
 }
 
 /// Returns whether the node takes requests and, if not, why. Lists conditions of a degraded node. Needs no token.
@@ -235,9 +252,12 @@ DELETE /v1/backtests/{id} cancel it
 GET  /v1/nodes            the nodes that share statistics, and how they are
 DELETE /v1/nodes/{number} take a node that is gone for good out of the list
 POST /v1/snapshots        make a copy of the data directory
+GET  /v1/snapshots        the copies that there are
 POST /v1/erase            erase what is known of keys: {\"keys\": [{\"kind\": ..., \"value\": ...}]}
 GET  /v1/erase            how far that is, and what came of it
-GET  /v1/audit            the audit log, who did what: ?since=&after=&by=&action=
+GET  /v1/audit            the audit log, who did what: ?since=&after=&before=&order=&by=&action=
+GET  /v1/audit/export     the same as a file, an entry a line
+GET  /v1/audit/verification whether its chain holds: ?expect=
 GET  /v1/tokens           the tokens: names, scopes, last use
 POST /v1/sessions         begin a session: {\"name\": ..., \"password\": ...}
 GET  /v1/sessions         the sessions of people

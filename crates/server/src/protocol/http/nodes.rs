@@ -23,7 +23,7 @@ use crate::core::relay;
     tag = "node",
     responses((status = 200, description = "The nodes", body = api::NodesJson), ProblemResponses),
 )]
-pub(super) async fn nodes(State(node): State<Arc<Node>>) -> Json<api::NodesJson> {
+pub(crate) async fn nodes(State(node): State<Arc<Node>>) -> Json<api::NodesJson> {
     let own = node.engine.node_register().map(|register| register.number());
     let known = node.peers.nodes();
     let this = described(own, &node.entry(None, 0), None, true);
@@ -46,7 +46,7 @@ pub(super) async fn nodes(State(node): State<Arc<Node>>) -> Json<api::NodesJson>
     params(("number" = u16, Path, description = "The number of the node")),
     responses((status = 200, description = "The nodes by now", body = api::NodesJson), ProblemResponses),
 )]
-pub(super) async fn forget(
+pub(crate) async fn forget(
     State(node): State<Arc<Node>>,
     Path(number): Path<String>,
 ) -> Result<Json<api::NodesJson>, HttpFailure> {

@@ -94,7 +94,7 @@ pub(crate) async fn note_begun(node: &Node, session: &Session) -> Result<(), Htt
     operation_id = "sessions",
     responses((status = 200, description = "The sessions", body = api::SessionsJson), ProblemResponses),
 )]
-pub(super) async fn list(State(node): State<Arc<Node>>) -> Json<api::SessionsJson> {
+pub(crate) async fn list(State(node): State<Arc<Node>>) -> Json<api::SessionsJson> {
     let sessions = node.people.list(node.now());
     Json(api::SessionsJson { sessions: sessions.into_iter().map(api::SessionJson::from).collect() })
 }
@@ -108,7 +108,7 @@ pub(super) async fn list(State(node): State<Arc<Node>>) -> Json<api::SessionsJso
     params(("id" = String, Path, description = "The session's id")),
     responses((status = 204, description = "It is ended"), ProblemResponses),
 )]
-pub(super) async fn end(
+pub(crate) async fn end(
     State(node): State<Arc<Node>>,
     Path(id): Path<String>,
 ) -> Result<StatusCode, HttpFailure> {

@@ -17,7 +17,7 @@ use crate::core::problem::ProblemResponses;
     tag = "node",
     responses((status = 200, description = "The sinks", body = api::SinksJson), ProblemResponses),
 )]
-pub(super) async fn sinks(State(node): State<Arc<Node>>) -> Json<api::SinksJson> {
+pub(crate) async fn sinks(State(node): State<Arc<Node>>) -> Json<api::SinksJson> {
     let sinks = node.engine.sinks().statuses().iter().map(|status| described(status)).collect();
     Json(api::SinksJson { sinks })
 }

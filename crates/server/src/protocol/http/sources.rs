@@ -18,7 +18,7 @@ use crate::core::sources::SourceStatus;
     tag = "node",
     responses((status = 200, description = "The sources", body = api::SourcesJson), ProblemResponses),
 )]
-pub(super) async fn sources(State(node): State<Arc<Node>>) -> Json<api::SourcesJson> {
+pub(crate) async fn sources(State(node): State<Arc<Node>>) -> Json<api::SourcesJson> {
     let sources = node.sources.statuses().iter().map(|status| described(status)).collect();
     Json(api::SourcesJson { sources })
 }

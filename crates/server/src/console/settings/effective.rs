@@ -1,20 +1,21 @@
-//! The page of settings: what the node is, where it listens, what it runs.
+//! The page of effective settings: what the node is, where it listens, what it runs.
 
 use axum::extract::{Path, State};
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::bans::done;
-use super::format::{CELL, bytes, length, number, plain, value};
-use super::frame::{ConsoleSection, redirect, secret};
-use super::texts::{fill, t};
-use super::visit::{ConsoleForm, ConsoleVisit, PageFailure};
+use super::SettingsTab;
 use crate::api::{NotificationJson, SettingJson};
+use crate::console::bans::done;
+use crate::console::format::{CELL, bytes, length, number, plain, value};
+use crate::console::frame::{redirect, secret};
+use crate::console::texts::{fill, t};
+use crate::console::visit::{ConsoleForm, ConsoleVisit, PageFailure};
 use crate::core::viewer::ViewerRight;
 use crate::protocol::http::QueryParams;
 use crate::protocol::http::node::{self, SettingsParams};
-use crate::protocol::http::notifications;
+use crate::protocol::http::{audit, notifications};
 
 /// Settings that are shown.
 const SHOWN: usize = 500;
@@ -93,12 +94,12 @@ fn places(visit: &ConsoleVisit, all: &[NotificationJson]) -> Markup {
 
 /// A place to test.
 #[derive(Deserialize)]
-pub(super) struct NotifyForm {
+pub(in crate::console) struct NotifyForm {
     name: String,
 }
 
 /// Sends a test to a place. What came of it is in its row.
-pub(super) async fn notify(
+pub(in crate::console) async fn notify(
     ConsoleForm { visit, form }: ConsoleForm<NotifyForm>,
 ) -> Result<Response, PageFailure> {
     visit.need(ViewerRight::Administer)?;
@@ -108,21 +109,20 @@ pub(super) async fn notify(
 }
 
 /// The page.
-pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
+pub(in crate::console) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     visit.need(ViewerRight::Administer)?;
     let pipelines = node::pipelines(State(visit.node.clone())).await.0.pipelines;
     let query: SettingsQuery = visit.query()?;
     let values = values(&visit, &query).await?;
     let plan = visit.node.plan();
+    let tokens = audit::tokens(State(visit.node.clone())).await.0.tokens.len();
     let told = notifications::notifications(State(visit.node.clone())).await.0.notifications;
-    let frame = visit.frame(t("settings.title"), ConsoleSection::Settings);
-    Ok(frame.page(&html! {
-        h1 { (t("settings.title")) }
+    let content = html! {
         section {
             h2 { (t("settings.node")) }
             dl.facts {
                 div { dt { (t("settings.version")) } dd { (env!("CARGO_PKG_VERSION")) } }
-                div { dt { (t("settings.tokens")) } dd { @if plan.tokens.is_empty() { (t("settings.no_tokens")) } @else { (number(plan.tokens.len() as u64)) } } }
+                div { dt { (t("settings.tokens")) } dd { @if visit.node.wants_token() { a href=(SettingsTab::Access.url()) { (number(tokens as u64)) } } @else { (t("settings.no_tokens")) } } }
                 div { dt { (t("settings.timeout")) } dd { (length(plan.timeout)) } }
                 div { dt { (t("settings.body_max")) } dd { (bytes(plan.body_max)) } }
                 div { dt { (t("settings.requests_max")) } dd { (number(plan.requests_max as u64)) } }
@@ -179,5 +179,6 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
             }
             (values)
         }
-    }))
+    };
+    Ok(SettingsTab::Effective.page(&visit, &content))
 }
