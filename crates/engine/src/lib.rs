@@ -124,9 +124,10 @@ pub use reload::{PipelineChange, Proposal, ReloadError, ReloadOutcome, RulesInfo
 pub use reputation_ranking::{RankedReputation, ReputationRanking};
 pub use review::{ReviewInput, ReviewKeyError, ReviewedItem};
 pub use review_queue::{
-    AlikeReviews, REVIEW_COMMENTS_MAX, REVIEW_TEXT_BYTES_MAX, ReviewCensus, ReviewClaim, ReviewComment,
-    ReviewCursor, ReviewError, ReviewEscalation, ReviewFilter, ReviewItem, ReviewOrder, ReviewOutcome,
-    ReviewPage, ReviewQueue, ReviewState, ReviewVerdict, ReviewWord, ReviewWordError,
+    AlikeReviews, REVIEW_COMMENTS_MAX, REVIEW_TEXT_BYTES_MAX, ReviewAgreement, ReviewCensus, ReviewClaim,
+    ReviewComment, ReviewCursor, ReviewError, ReviewEscalation, ReviewFilter, ReviewItem, ReviewOrder,
+    ReviewOutcome, ReviewPage, ReviewQueue, ReviewState, ReviewVerdict, ReviewWord, ReviewWordError,
+    ReviewerRecord, UnequalKey, VerdictCounts, VotePairCounts, VoteTimes,
 };
 pub use rule_notices::RuleNotice;
 pub use search::common::{CommonFact, CommonFacts, fact_conditions};

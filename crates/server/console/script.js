@@ -37,11 +37,38 @@
     else if (key === '?' && help) { event.preventDefault(); if (!help.open) help.showModal(); }
     else if (key === 'g') { pending = 'g'; setTimeout(() => { pending = ''; }, 1500); }
     else {
-      const row = rows().find(row => row.contains(document.activeElement));
-      const button = row && [...row.querySelectorAll('button[data-key]')].find(button => button.dataset.key === key);
-      if (button) { event.preventDefault(); button.click(); }
+      // What acts on the row with the focus, or else on what the page is about.
+      const row = rows().find(row => row.contains(document.activeElement)) || document.querySelector('main [data-row]');
+      const own = `[data-key="${CSS.escape(key)}"]`;
+      const target = row && row.querySelector(own) || document.querySelector(`main .crumbs ${own}`);
+      if (!target) return;
+      event.preventDefault();
+      const details = target.tagName === 'SUMMARY' && target.parentElement;
+      if (!details) return target.click();
+      details.open = true;
+      details.querySelector('textarea, input:not([type=hidden])').focus();
     }
   });
+
+  // Who leaves a form that was opened by a key is back in its row.
+  document.addEventListener('keydown', event => {
+    const details = event.key === 'Escape' && event.target.closest?.('details.act[open]');
+    if (!details) return;
+    details.open = false;
+    details.querySelector('summary').focus();
+  });
+
+  // In a queue the focus stays at its place when a row has been acted on.
+  document.addEventListener('submit', event => {
+    const at = rows().findIndex(row => row.parentElement.matches('ul.queue') && row.contains(event.target));
+    if (at >= 0) sessionStorage.setItem('row', at);
+  });
+  const place = sessionStorage.getItem('row');
+  sessionStorage.removeItem('row');
+  if (place !== null && document.querySelector('ul.queue')) {
+    const all = rows();
+    all[Math.min(Number(place), all.length - 1)]?.querySelector('a, button')?.focus();
+  }
 
   // Decisions as they are made, put in front of those that are listed. Texts are texts: nothing is made of markup.
   const follow = document.querySelector('a[data-follow]');

@@ -10,7 +10,7 @@ use event::{Span, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::api::{
-    AllowEntryJson, AllowListJson, AllowRequest, AnomaliesJson, AuditJson, AuditVerificationJson, BacktestJson, BacktestRequest, BatchError, BatchLine, CanaryRequest, ComparisonJson, CorrectionJson, CorrectionRequest, DecisionJson, DecisionPageJson, DecisionStatisticsJson, EraseJson, EraseRequest, ExplanationJson, FeedbackJson, FeedbackLine, FeedbackOutcomeJson, HealthJson, LearnersJson, MailReportJson, NodesJson, NoteRequest, NotificationTestJson, NotificationsJson, PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson, ReadingsRequest, RelatedKeysJson, ReloadOutcomeJson, RemovedJson, ReviewDecisionJson, ReviewJson, ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RuleImpactJson, RuleNamesJson, RulesJson, SimilarDecisionsJson, SnapshotJson, SnapshotsJson, TimelineJson, TopKeysJson, ValueNoteJson, ValueNotesJson, VersionTextJson,
+    AllowEntryJson, AllowListJson, AllowRequest, AnomaliesJson, AuditJson, AuditVerificationJson, BacktestJson, BacktestRequest, BatchError, BatchLine, CanaryRequest, ComparisonJson, CorrectionJson, CorrectionRequest, DecisionJson, DecisionPageJson, DecisionStatisticsJson, EraseJson, EraseRequest, ExplanationJson, FeedbackJson, FeedbackLine, FeedbackOutcomeJson, HealthJson, LearnersJson, MailReportJson, NodesJson, NoteRequest, NotificationTestJson, NotificationsJson, PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson, ReadingsRequest, RelatedKeysJson, ReloadOutcomeJson, RemovedJson, ReviewAgreementJson, ReviewDecisionJson, ReviewJson, ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RuleImpactJson, RuleNamesJson, RulesJson, SimilarDecisionsJson, SnapshotJson, SnapshotsJson, TimelineJson, TopKeysJson, ValueNoteJson, ValueNotesJson, VersionTextJson,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
@@ -663,6 +663,12 @@ impl ApiClient {
     /// One review.
     pub(crate) fn review(&self, id: &str) -> Result<ReviewJson, CallError> {
         self.get(&format!("/v1/reviews/{}", escaped(id)), &[])
+    }
+
+    /// The agreement between reviewers.
+    pub(crate) fn review_agreement(&self, pipeline: Option<&str>) -> Result<ReviewAgreementJson, CallError> {
+        let query: Vec<(&str, &str)> = pipeline.map(|name| ("pipeline", name)).into_iter().collect();
+        self.get("/v1/reviews/agreement", &query)
     }
 
     /// Claims, releases or escalates a review, or comments on it.

@@ -1,5 +1,6 @@
 //! The queue itself: items, what people may do with them, and the files that keep it.
 
+mod agreement;
 pub(crate) mod item;
 mod queue;
 mod store;
@@ -7,6 +8,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub use agreement::{ReviewAgreement, ReviewerRecord, UnequalKey, VerdictCounts, VotePairCounts, VoteTimes};
 pub use item::{
     REVIEW_COMMENTS_MAX, REVIEW_TEXT_BYTES_MAX, ReviewClaim, ReviewComment, ReviewEscalation, ReviewItem,
     ReviewOutcome, ReviewState, ReviewVerdict, ReviewWord, ReviewWordError,

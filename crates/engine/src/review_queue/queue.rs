@@ -19,6 +19,7 @@ use journal::RecordId;
 use parking_lot::{Condvar, Mutex};
 use plan::ReviewPlan;
 
+use super::agreement::{AgreementCount, ReviewAgreement, UnequalKeys};
 use super::item::{ReviewItem, ReviewVerdict};
 use super::store::{self, ReviewLog};
 use super::table::{
@@ -28,6 +29,8 @@ use super::table::{
 
 /// Bytes of logs after which images of all items are written, unless these are longer still.
 const LOG_BYTES_MIN: u64 = 4 << 20;
+/// Entries that are looked at while others wait for the lock.
+const LOOKED_AT: usize = 512;
 
 /// The queue of reviews.
 #[derive(Debug, Default)]
@@ -140,6 +143,37 @@ impl ReviewQueue {
     /// Returns the number of items that are not decided and share a key, counted up to `most`.
     pub fn waiting_with(&self, key: Key, most: usize) -> usize {
         self.shared.state.lock().table.waiting_with(key, most)
+    }
+
+    /// Returns the agreement between reviewers over the decided items, of one pipeline if one is named. Goes through all of them, until
+    /// `is_over`: first the items, the newest first, then their keys.
+    pub fn agreement(&self, pipeline: Option<&str>, is_over: &dyn Fn() -> bool) -> ReviewAgreement {
+        let (mut count, mut unequal) = (AgreementCount::default(), UnequalKeys::default());
+        let mut before = None;
+        loop {
+            let items = self.shared.state.lock().table.decided_before(before, LOOKED_AT);
+            let Some(last) = items.last() else { break };
+            before = Some(last.id);
+            let of_pipeline = |item: &&Arc<ReviewItem>| pipeline.is_none_or(|name| name == item.pipeline);
+            items.iter().filter(of_pipeline).for_each(|item| count.add(item));
+            if is_over() {
+                count.cut_short();
+                break;
+            }
+        }
+        let mut after = None;
+        loop {
+            let keys = self.shared.state.lock().table.keys_after(after, pipeline, LOOKED_AT);
+            let Some((key, id, _)) = keys.last() else { break };
+            after = Some((*key, *id));
+            let decided = keys.iter().filter_map(|(key, id, verdict)| Some((*key, *id, (*verdict)?)));
+            decided.for_each(|(key, id, verdict)| unequal.add(key, id, verdict));
+            if is_over() {
+                count.cut_short();
+                break;
+            }
+        }
+        count.finish(unequal)
     }
 
     /// Returns the items that share a key and wait for a reviewer's word, the oldest first, at most so many; and as many others

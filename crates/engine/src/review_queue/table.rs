@@ -11,6 +11,7 @@
 //! Whoever decides need not have claimed, but nobody decides what another has claimed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use event::{Key, Time};
@@ -282,6 +283,31 @@ impl ReviewTable {
     fn with_key(&self, key: Key) -> impl Iterator<Item = &Arc<ReviewItem>> {
         let ids = self.by_key.range((key, RecordId(0))..=(key, RecordId(u64::MAX)));
         ids.filter_map(|(_, id)| self.items.get(id))
+    }
+
+    /// Returns decided items before one, or the latest, the newest first.
+    pub(crate) fn decided_before(&self, before: Option<RecordId>, most: usize) -> Vec<Arc<ReviewItem>> {
+        let end =
+            before.map_or(Bound::Included((true, RecordId(u64::MAX))), |id| Bound::Excluded((true, id)));
+        let ids = self.by_age.range((Bound::Included((true, RecordId(0))), end)).rev().take(most);
+        ids.filter_map(|(_, id)| self.items.get(id).map(Arc::clone)).collect()
+    }
+
+    /// Returns keys of items with these, the ones after a place, in the order of the keys and then of age. The verdict is that of
+    /// an item that is decided, of this pipeline if one is named.
+    pub(crate) fn keys_after(
+        &self,
+        after: Option<(Key, RecordId)>,
+        pipeline: Option<&str>,
+        most: usize,
+    ) -> Vec<(Key, RecordId, Option<ReviewVerdict>)> {
+        let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let verdict = |id: &RecordId| {
+            let item = self.items.get(id).filter(|item| pipeline.is_none_or(|name| name == item.pipeline))?;
+            item.outcome.map(|outcome| outcome.verdict)
+        };
+        let entries = self.by_key.range((begin, Bound::Unbounded)).take(most);
+        entries.map(|(key, id)| (*key, *id, verdict(id))).collect()
     }
 
     /// Returns the items that share a key and wait for a reviewer's word, the oldest first, at most so many; and as many others

@@ -581,3 +581,24 @@ fn damage_is_told_and_the_other_items_stand() {
     assert_eq!(all(&open(&device_of(&bytes)), START), all(&queue, START));
     assert!(device.list().unwrap().iter().all(|name| name == IMAGES), "{:?}", device.list());
 }
+
+#[test]
+fn agreement_goes_through_all_of_the_queue() {
+    let queue = ReviewQueue::default();
+    let plan = ReviewPlan { items: 5000, ..plan(1, &[]) };
+    let items = (1..=1500).map(|id| item(id, Action::ReviewBefore, 1.0, 1, START)).collect();
+    block_on(queue.push(items, &plan)).1.unwrap();
+    for id in 1..=1400 {
+        let verdict = ReviewVerdict::ALL[usize::from(id % 7 == 0)];
+        block_on(queue.decide(RecordId(id), REVIEWERS[(id % 2) as usize], verdict, &plan, START)).unwrap();
+    }
+    let found = queue.agreement(None, &|| false);
+    assert_eq!(found.decided, VerdictCounts { publish: 1200, refuse: 200 });
+    assert_eq!((found.in_time, found.escalated, found.is_partial), (1400, 0, false));
+    let of_key = found.unequal.first().map(|of| (of.key, of.counts, of.published, of.refused));
+    assert_eq!(of_key, Some((key_of(0), found.decided, RecordId(1399), RecordId(1400))));
+    let of_mail = queue.agreement(Some("mail"), &|| false);
+    assert_eq!((of_mail.decided.all(), of_mail.reviewers.len(), of_mail.unequal.len()), (700, 1, 1));
+    let cut = queue.agreement(None, &|| true);
+    assert!(cut.is_partial && (1..1400).contains(&cut.decided.all()), "{cut:?}");
+}

@@ -82,6 +82,17 @@ pub(super) fn without_trace(visit: &ConsoleVisit, of: &ExplanationJson, pipeline
     html! { (page.head()) (page.findings()) }
 }
 
+/// The sentence on a decision that people are to look at, and all that is known of it.
+pub(super) fn under_review(
+    visit: &ConsoleVisit,
+    id: &str,
+    of: &ExplanationJson,
+    pipeline: Option<&PipelineJson>,
+) -> (Markup, Markup) {
+    let page = DecisionPage { visit, id, of, pipeline };
+    (page.head(), page.findings())
+}
+
 /// A fact's name and value.
 type Fact<'a> = (&'a String, &'a Value);
 

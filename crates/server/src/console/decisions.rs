@@ -360,7 +360,7 @@ pub(super) fn table(visit: &ConsoleVisit, decisions: &[ListedDecisionJson], can_
     }
 }
 
-fn fact_of(visit: &ConsoleVisit, name: &str, fact: &Value) -> Markup {
+pub(super) fn fact_of(visit: &ConsoleVisit, name: &str, fact: &Value) -> Markup {
     let is_text = matches!(fact, Value::String(_) | Value::Array(_) | Value::Object(_));
     let may_read = !is_text || visit.viewer.may(ViewerRight::ReadContent);
     html! {

@@ -40,6 +40,18 @@ const NAVIGATION: [(ConsoleSection, &str, &str, &str); 9] = [
     (ConsoleSection::Settings, "/console/settings", "nav.settings", "s"),
 ];
 
+/// The keys that act on the review in which the focus is, and their texts.
+const REVIEW_KEYS: [(&str, &str); 8] = [
+    ("p", "keyboard.publish"),
+    ("x", "keyboard.refuse"),
+    ("c", "keyboard.claim"),
+    ("r", "keyboard.release"),
+    ("e", "keyboard.escalate"),
+    ("m", "keyboard.comment"),
+    ("a", "keyboard.alike"),
+    ("n", "keyboard.next"),
+];
+
 /// The frame of a page.
 pub(super) struct PageFrame<'a> {
     pub(super) title: String,
@@ -147,6 +159,9 @@ impl PageFrame<'_> {
                     dt { kbd { "Enter" } } dd { (t("keyboard.open")) }
                     @for (_, _, text, key) in NAVIGATION {
                         dt { kbd { "g" } " " kbd { (key) } } dd { (t(text)) }
+                    }
+                    @if self.section == ConsoleSection::Reviews {
+                        @for (key, text) in REVIEW_KEYS { dt { kbd { (key) } } dd { (t(text)) } }
                     }
                     dt { kbd { "?" } } dd { (t("keyboard.help")) }
                 }

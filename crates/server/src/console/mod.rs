@@ -10,6 +10,8 @@
 //! nothing runs or is styled inside of a page. A form that changes something carries its viewer's secret ([`visit::ConsoleForm`]).
 
 mod allow_list;
+mod agreement;
+mod alike;
 mod assets;
 mod bans;
 mod charts;
@@ -28,6 +30,7 @@ mod oidc;
 mod overview;
 mod preview;
 mod related_keys;
+mod review;
 mod reviews;
 mod rules;
 mod score_fit;
@@ -92,7 +95,11 @@ pub(crate) fn pages() -> Router<Arc<Node>> {
         .route("/console/learners", get(learners::page))
         .route("/console/learners/check", post(learners::try_event))
         .route("/console/reviews", get(reviews::page))
-        .route("/console/reviews/{id}/decide", post(reviews::decide))
+        .route("/console/reviews/agreement", get(agreement::page))
+        .route("/console/reviews/alike", get(alike::page).post(alike::decide))
+        .route("/console/reviews/next", get(review::next))
+        .route("/console/reviews/{id}", get(review::page))
+        .route("/console/reviews/{id}/{step}", post(review::act))
         .route("/console/settings", get(settings::page))
         .route("/console/settings/notify", post(settings::effective::notify))
         .route("/console/settings/access", get(settings::access::page))

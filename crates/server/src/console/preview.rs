@@ -17,6 +17,10 @@ use crate::core::viewer::ViewerRight;
 const TEXTS: usize = 4;
 /// Characters from which on a fact is a text where no classifier says so.
 const LONG: usize = 80;
+/// Texts of which a list has the beginning.
+const EXCERPTS: usize = 2;
+/// Characters of such a beginning.
+const EXCERPT: usize = 500;
 
 /// A piece of text that a classifier knows, and what it adds to the log-odds.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,11 +36,7 @@ pub(super) fn preview(visit: &ConsoleVisit, of: &ExplanationJson) -> Markup {
     if !visit.viewer.may(ViewerRight::ReadContent) {
         return html! {};
     }
-    let plan = visit.node.engine.plan();
-    let learned: Vec<String> = plan.pipeline(Some(&of.pipeline)).map_or_else(Vec::new, |pipeline| {
-        let facts = pipeline.classifiers.iter().flat_map(|classifier| &classifier.of);
-        facts.filter(|(.., cut)| *cut == Tokenization::Text).map(|(fact, ..)| fact.clone()).collect()
-    });
+    let learned = learned(visit, &of.pipeline);
     let texts = texts(of, &learned);
     html! {
         @if !texts.is_empty() {
@@ -46,12 +46,34 @@ pub(super) fn preview(visit: &ConsoleVisit, of: &ExplanationJson) -> Markup {
                 @for (fact, text) in texts {
                     figure.chart.preview {
                         figcaption { code.name { (plain(fact, CELL)) } }
-                        pre tabindex="0" { (coloured(text, &pieces(&of.classifiers, fact))) }
+                        pre tabindex="0" { (coloured(text, &pieces(&of.classifiers, fact), WHOLE)) }
                     }
                 }
             }
         }
     }
+}
+
+/// The beginnings of an event's texts, for a list and for who may read what events say.
+pub(super) fn excerpts(visit: &ConsoleVisit, of: &ExplanationJson) -> Markup {
+    if !visit.viewer.may(ViewerRight::ReadContent) {
+        return html! {};
+    }
+    let learned = learned(visit, &of.pipeline);
+    html! {
+        @for (fact, text) in texts(of, &learned).into_iter().take(EXCERPTS) {
+            p.excerpt { code.dim { (plain(fact, CELL)) } " " (coloured(text, &pieces(&of.classifiers, fact), EXCERPT)) }
+        }
+    }
+}
+
+/// The facts whose texts classifiers of a pipeline learn.
+fn learned(visit: &ConsoleVisit, pipeline: &str) -> Vec<String> {
+    let plan = visit.node.engine.plan();
+    plan.pipeline(Some(pipeline)).map_or_else(Vec::new, |pipeline| {
+        let facts = pipeline.classifiers.iter().flat_map(|classifier| &classifier.of);
+        facts.filter(|(.., cut)| *cut == Tokenization::Text).map(|(fact, ..)| fact.clone()).collect()
+    })
 }
 
 /// The facts that are texts: those that classifiers learn, or else long ones.
@@ -118,8 +140,8 @@ fn weights(text: &[char], pieces: &[KnownPiece]) -> Vec<f64> {
 }
 
 /// The beginning of a text, with the parts marked that speak for the event or against it.
-fn coloured(text: &str, pieces: &[KnownPiece]) -> Markup {
-    let signs: Vec<char> = text.chars().take(WHOLE).collect();
+fn coloured(text: &str, pieces: &[KnownPiece], chars_max: usize) -> Markup {
+    let signs: Vec<char> = text.chars().take(chars_max).collect();
     let weights = weights(&signs, pieces);
     let side = |weight: f64| {
         if weight > 0.0 {
@@ -145,7 +167,7 @@ fn coloured(text: &str, pieces: &[KnownPiece]) -> Markup {
                 _ => { (plain(part, WHOLE)) }
             }
         }
-        @if text.chars().nth(WHOLE).is_some() { "…" }
+        @if text.chars().nth(chars_max).is_some() { "…" }
     }
 }
 
@@ -177,7 +199,7 @@ mod tests {
             ("text word the", 0.0),
         ])];
         let check = |text: &str, expected: &str| {
-            let found = coloured(text, &pieces(&known, "text")).into_string();
+            let found = coloured(text, &pieces(&known, "text"), WHOLE).into_string();
             let found = found.replace(" class=\"bad\"", "+").replace(" class=\"good\"", "-");
             assert_eq!(found, expected, "{text:?}");
         };
@@ -186,6 +208,6 @@ mod tests {
         check("<img src=x>\u{202e}", "<mark+>&lt;img</mark> src=x&gt;⟨202E⟩");
         check("", "");
         let long = "a".repeat(100_000);
-        assert!(coloured(&long, &pieces(&known, "text")).into_string().len() < 5_000);
+        assert!(coloured(&long, &pieces(&known, "text"), WHOLE).into_string().len() < 5_000);
     }
 }

@@ -186,7 +186,7 @@ async fn log_in_person(
     let name = if is_name(name) { name } else { "-" };
     let Some((secret, _)) = sessions::begin_for(node, name, password, peer).await? else { return Ok(None) };
     let Some(grant) = node.find_grant(secret.as_bytes()) else { return Ok(None) };
-    begin(node, headers, peer, secret.as_bytes(), &grant, next).map(Some)
+    begin(node, headers, peer, secret.as_bytes(), &grant.grant, next).map(Some)
 }
 
 /// Gives the browser a cookie in place of what was shown, and leads it on.

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     /// Sections whose texts are found by a word of the interface.
-    const WORDS: [&str; 14] = [
+    const WORDS: [&str; 15] = [
         "action",
         "anomaly",
         "acted",
@@ -74,6 +74,7 @@ mod tests {
         "origin",
         "part",
         "quality",
+        "review_order",
         "review_state",
         "done",
         "trial",

@@ -55,7 +55,7 @@ use crate::core::telemetry::{RequestTrace, Telemetry, TraceParent};
 use crate::core::tls::TlsMetrics;
 use crate::core::tokens::{TokenAuthority, bearer};
 use crate::core::traffic::TrafficHistory;
-use crate::core::viewer::ViewerSessions;
+use crate::core::viewer::{SecretGrant, ViewerSessions};
 
 /// The number of largest bodies that may be in memory at once.
 const BODIES: u64 = 8;
@@ -403,11 +403,14 @@ impl Node {
     }
 
     /// Returns the rights of a person's session, or of a token; `None` for what is neither.
-    pub(crate) fn find_grant(&self, secret: &[u8]) -> Option<Arc<TokenGrant>> {
+    pub(crate) fn find_grant(&self, secret: &[u8]) -> Option<SecretGrant> {
         let now = self.now();
         match self.people.find(secret, now) {
-            Some(session) => Some(RequestGrant::of_session(session, None).token()),
-            None => self.tokens.find(secret, now).ok(),
+            Some(session) => {
+                let grant = RequestGrant::of_session(session, None).token();
+                Some(SecretGrant { grant, is_person: true })
+            }
+            None => self.tokens.find(secret, now).ok().map(|grant| SecretGrant { grant, is_person: false }),
         }
     }
 

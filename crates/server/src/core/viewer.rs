@@ -49,11 +49,20 @@ pub(crate) enum ViewerRight {
     Administer,
 }
 
+/// The rights that a secret gives.
+#[derive(Clone, Debug)]
+pub(crate) struct SecretGrant {
+    pub(crate) grant: Arc<TokenGrant>,
+    /// True for the session of a person, whose name the grant has.
+    pub(crate) is_person: bool,
+}
+
 /// A viewer: somebody who looks at the console.
 #[derive(Clone, Debug)]
 pub(crate) struct Viewer {
     /// The rights of the person, or of the token that was shown.
     grant: Arc<TokenGrant>,
+    is_person: bool,
     /// The secret that forms of this viewer carry.
     form_secret: String,
     /// True for the viewer of a session, who can end it.
@@ -77,6 +86,11 @@ impl Viewer {
     /// The rights of the token that was shown.
     pub(crate) fn grant(&self) -> Arc<TokenGrant> {
         Arc::clone(&self.grant)
+    }
+
+    /// The name of the person who has logged in; `None` for a token, and where none is asked for.
+    pub(crate) fn person(&self) -> Option<&str> {
+        self.is_person.then(|| self.grant.name())
     }
 
     /// The secret for the viewer's forms.
@@ -139,7 +153,7 @@ impl ViewerSessions {
         &self,
         headers: &HeaderMap,
         now: Time,
-        find: impl FnOnce(&[u8]) -> Option<Arc<TokenGrant>>,
+        find: impl FnOnce(&[u8]) -> Option<SecretGrant>,
     ) -> Option<Viewer> {
         let id = digest(cookie(headers, COOKIE)?);
         let mut sessions = self.sessions.lock();
@@ -148,12 +162,12 @@ impl ViewerSessions {
             sessions.remove(&id);
             return None;
         }
-        let Some(grant) = find(&session.token) else {
+        let Some(SecretGrant { grant, is_person }) = find(&session.token) else {
             sessions.remove(&id);
             return None;
         };
         session.used = now;
-        Some(Viewer { grant, form_secret: session.form_secret.clone(), has_session: true })
+        Some(Viewer { grant, is_person, form_secret: session.form_secret.clone(), has_session: true })
     }
 
     /// Returns the viewer where no tokens are asked for; `None` without random numbers.
@@ -162,7 +176,7 @@ impl ViewerSessions {
         if open.is_none() {
             *open = secret();
         }
-        open.clone().map(|form_secret| Viewer { grant, form_secret, has_session: false })
+        open.clone().map(|form_secret| Viewer { grant, is_person: false, form_secret, has_session: false })
     }
 
     /// Ends the session that a request's cookie names, and returns what was shown for it.
@@ -240,8 +254,9 @@ mod tests {
     use super::*;
 
     /// All rights, for the token of the tests.
-    fn known(token: &[u8]) -> Option<Arc<TokenGrant>> {
-        (token == b"token").then(|| Arc::new(TokenGrant::new("t", access::ScopeSet::ALL, Vec::new())))
+    fn known(token: &[u8]) -> Option<SecretGrant> {
+        let grant = || Arc::new(TokenGrant::new("t", access::ScopeSet::ALL, Vec::new()));
+        (token == b"token").then(|| SecretGrant { grant: grant(), is_person: false })
     }
 
     fn headers(cookie: &str) -> HeaderMap {

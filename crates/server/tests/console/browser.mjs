@@ -280,6 +280,66 @@ Object.assign(cases, {
       await page.finish();
     }
   },
+  async 'works through reviews by keys alone'(browser) {
+    const page = await opened(browser), keys = async (...all) => { for (const key of all) await page.keyboard.press(key); };
+    const status = text => page.getByRole('status').filter({hasText: text}).waitFor();
+    const ids = () => page.locator('ul.queue > li a.row-link').allInnerTexts();
+    const focused = () => page.evaluate(() => document.activeElement.closest('ul.queue > li')?.querySelector('a.row-link').innerText);
+    await page.goto(`${open}${pages.reviews}&pipeline=comments&rule=LOOK`);
+    const before = await ids();
+    assert(before.length >= 6, `${before}`);
+    await keys('j', 'j', 'c');
+    await status('It is yours.');
+    assert.equal(await focused(), before[1], 'the focus stays');
+    await keys('m');
+    await page.keyboard.type('pxcr <b>said</b>');
+    await accessible(page, 'commented');
+    await keys('Tab', 'Enter');
+    await status('Your comment was added.');
+    await page.getByText('pxcr <b>said</b>').waitFor();
+    await keys('e', 'Escape');
+    assert.deepEqual(await page.evaluate(() => [document.activeElement.tagName, document.querySelectorAll('details[open]').length]), ['SUMMARY', 0]);
+    await keys('r');
+    await status('Others may have it again.');
+    await keys('p');
+    await status('Your vote decided it.');
+    assert.deepEqual(await ids(), before.filter(id => id !== before[1]));
+    assert.equal(await focused(), before[2], 'the next is in its place');
+    await keys('Enter');
+    await page.waitForURL(`**/console/reviews/${before[2]}?*`);
+    await keys('x');
+    await status('Your vote differs from another');
+    await page.waitForURL(`**/console/reviews/${before[3]}?*`);
+    await accessible(page, 'the next');
+    await keys('n');
+    await page.waitForURL(`**/console/reviews/${before[4]}?*`);
+    await keys('e');
+    await page.keyboard.type('Is this satire?');
+    await keys('Tab', 'Enter');
+    await status('A lead decides.');
+    await keys('?');
+    await page.locator('dialog[open]').getByText('Decide alike').waitFor();
+    await keys('Escape');
+    await page.goto(open + pages.alike);
+    await keys('x');
+    await status('your vote was taken on');
+    await accessible(page, 'decided alike');
+    await picture(page, 'alike-decided');
+    await page.finish();
+  },
+  async 'reviews without scripts'(browser) {
+    const page = await opened(browser, {javaScriptEnabled: false});
+    await page.goto(`${open}/console/reviews?by=max&pipeline=comments&rule=LOOK&sort=oldest`);
+    await page.getByRole('button', {name: 'Claim'}).first().click();
+    await page.getByRole('status').filter({hasText: 'It is yours.'}).waitFor();
+    await page.locator('summary', {hasText: 'Comment'}).first().click();
+    await page.locator('details[open] textarea').fill('without scripts');
+    await page.locator('details[open] button').click();
+    await page.getByRole('status').filter({hasText: 'Your comment was added.'}).waitFor();
+    await page.getByRole('button', {name: 'Release'}).first().click();
+    await page.getByRole('status').filter({hasText: 'Others may have it again.'}).waitFor();
+    await page.finish();
+  },
   async 'follows decisions as they are made, and pauses'(browser) {
     const page = await opened(browser);
     await page.goto(open + '/console/decisions?pipeline=mail');

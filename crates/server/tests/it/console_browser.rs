@@ -40,7 +40,7 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
     let presets: Vec<_> = ["web", "mail", "comments"].into_iter().filter_map(preset::find).collect();
     let directory = Directory::create(path, &presets).unwrap();
     configure(&directory, LABELS);
-    let server = start(&directory, &[]);
+    let server = start(&directory, &[("review.agreement", "2")]);
     let decide = |pipeline: &str, media: &str, body: &str| {
         let answer = server.post(&format!("/v1/decide?pipeline={pipeline}"), &[media], body);
         assert_eq!(answer.status, 200, "{}", answer.body);
@@ -79,10 +79,32 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
         );
         mail = decide("mail", MAIL, &message);
     }
+    let toml = "Content-Type: application/toml";
+    let look = "[[rule]]\nname = \"LOOK\"\ndescription = \"A person looks at <b>it</b>\"\nwhen = \"text != ''\"\nscore = 0.0\neffects = [\"set review_before\"]\n";
+    assert_eq!(server.post("/v1/rules?pipeline=comments", &[toml], look).status, 200);
     for user in ["ann", "bob", "<b>eve</b>"] {
         let post = json!({"user": user, "ip": "198.51.100.7", "text": format!("Buy now at http://cash.example {user}"), "exposure": 5});
         decide("comments", JSON, &post.to_string());
     }
+    // What people look at: on two of them all have voted, on one of these a third decides.
+    let vote = |id: &str, by: &str, verdict: &str| {
+        let vote = json!({"by": by, "verdict": verdict}).to_string();
+        assert_eq!(server.post(&format!("/v1/reviews/{id}/decide"), &[JSON], &vote).status, 200);
+    };
+    let mut posts = Vec::new();
+    for number in 0..8 {
+        let text = format!(
+            "Number {number} of many posts, in which <i>somebody</i> says at length what is for sale at http://fine{}.example",
+            number % 2
+        );
+        let post = json!({"user": format!("u{number}"), "ip": format!("203.0.113.{number}"), "text": text, "exposure": 100 - number});
+        let id = decide("comments", JSON, &post.to_string());
+        vote(&id, "<b>cid</b>", "publish");
+        posts.push(id);
+    }
+    vote(&posts[0], "dan", "publish");
+    vote(&posts[2], "dan", "refuse");
+    vote(&posts[2], "lea", "refuse");
     for value in ["192.0.2.9", "192.0.2.7", "198.51.100.77", "2001:db8::7"] {
         let ban = json!({"pipeline": "web", "kind": "ip", "label": "scanner", "value": value, "for": "7d"});
         assert_eq!(server.post("/v1/bans", &[JSON], &ban.to_string()).status, 200);
@@ -98,7 +120,6 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
     }
     let version = server.get("/v1/rules?pipeline=web").json()["version"].as_str().unwrap().to_owned();
     let rules = "[[rule]]\nname = \"NEW\"\nwhen = \"http.status == 404\"\nscore = 20.0\n";
-    let toml = "Content-Type: application/toml";
     assert_eq!(server.post("/v1/rules?pipeline=web", &[toml], rules).status, 200);
     let ended = |request: serde_json::Value| {
         let begun = server.post("/v1/backtests", &[JSON], &request.to_string()).json();
@@ -140,6 +161,10 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
         "learners": "/console/learners?pipeline=mail",
         "line": "/console/learners?pipeline=mail&line=reject&at=3",
         "reviews": "/console/reviews?by=ann",
+        "review": format!("/console/reviews/{}?by=lea", posts[7]),
+        "decided": format!("/console/reviews/{}?by=lea", posts[2]),
+        "alike": "/console/reviews/alike?pipeline=comments&kind=link_host&value=fine1.example&by=zoe",
+        "agreement": "/console/reviews/agreement",
         "settings": "/console/settings",
         "access": "/console/settings/access",
         "audit": "/console/settings/audit?verify=yes",

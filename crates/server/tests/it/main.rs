@@ -14,6 +14,7 @@ mod console;
 mod console_browser;
 mod console_keys;
 mod console_settings;
+mod console_reviews;
 mod corrections;
 mod decide;
 mod decisions;

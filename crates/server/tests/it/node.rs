@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 101] = [
+pub(crate) const ROUTES: [(&str, &str); 102] = [
     ("delete", "/v1/backtests/{id}"),
     ("delete", "/v1/bans"),
     ("delete", "/v1/nodes/{number}"),
@@ -51,6 +51,7 @@ pub(crate) const ROUTES: [(&str, &str); 101] = [
     ("get", "/v1/pipelines"),
     ("get", "/v1/reputations"),
     ("get", "/v1/reviews"),
+    ("get", "/v1/reviews/agreement"),
     ("get", "/v1/reviews/{id}"),
     ("get", "/v1/rules"),
     ("get", "/v1/rules/comparison"),

@@ -2,8 +2,8 @@
 
 use journal::RecordId;
 use server::api::{
-    ReviewDecisionJson, ReviewJson, ReviewTextJson, ReviewedJson, ReviewerJson, ReviewsDecisionJson,
-    ReviewsOutcomeJson,
+    ReviewAgreementJson, ReviewDecisionJson, ReviewJson, ReviewTextJson, ReviewedJson, ReviewerJson,
+    ReviewsDecisionJson, ReviewsOutcomeJson,
 };
 
 use crate::console::{BOLD, DIM, Output, TableCell, TextTable, colour, printable, say};
@@ -35,6 +35,7 @@ enum ReviewsCommand {
     Alike(ReviewsAlikeArgs),
     Escalate(ReviewsEscalateArgs),
     Comment(ReviewsCommentArgs),
+    Agreement(ReviewsAgreementArgs),
 }
 
 /// A reviewer and a review.
@@ -212,6 +213,22 @@ pub(crate) struct ReviewsCommentArgs {
     text: String,
 }
 
+/// Show how reviewers agree, and what was decided both ways
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse reviews agreement --server http://127.0.0.1:8377
+  tollhouse reviews agreement --pipeline posts --json --server http://127.0.0.1:8377
+
+Cohen's kappa is 1 where two reviewers always agree and 0 where they do as often as by chance.")]
+pub(crate) struct ReviewsAgreementArgs {
+    /// Only this pipeline
+    #[arg(long, value_name = "NAME")]
+    pipeline: Option<String>,
+    #[command(flatten)]
+    at: TargetServerOptions,
+}
+
 pub(crate) fn run(args: ReviewsArgs) -> Result<Exit, CommandError> {
     match args.command {
         ReviewsCommand::List(args) => list(&args),
@@ -222,6 +239,7 @@ pub(crate) fn run(args: ReviewsArgs) -> Result<Exit, CommandError> {
         ReviewsCommand::Comment(args) => changed(&args.of, "comment", Some(args.text)),
         ReviewsCommand::Decide(args) => decide(args),
         ReviewsCommand::Alike(args) => alike(args),
+        ReviewsCommand::Agreement(args) => agreement(&args),
     }
 }
 
@@ -389,4 +407,64 @@ fn alike(args: ReviewsAlikeArgs) -> Result<Exit, CommandError> {
         say("there are more: say it again");
     }
     Ok(Exit::Fine)
+}
+
+fn agreement(args: &ReviewsAgreementArgs) -> Result<Exit, CommandError> {
+    let found = args.at.client()?.review_agreement(args.pipeline.as_deref())?;
+    let mut out = Output::new(args.at.json.json);
+    if out.is_json() {
+        out.json(&found)?;
+    } else {
+        compared(&mut out, &found)?;
+    }
+    out.flush()?;
+    if found.partial {
+        say("not all was counted: there was not enough time, or there is too much");
+    }
+    for node in &found.absent {
+        say(format_args!("the reviews of node {} are missing: it does not answer", printable(node)));
+    }
+    Ok(Exit::Fine)
+}
+
+/// Shows how reviewers agree.
+fn compared(out: &mut Output, found: &ReviewAgreementJson) -> Result<(), CommandError> {
+    let ReviewAgreementJson { reviews, publish, refuse, escalated, in_time, .. } = found;
+    out.line(format_args!(
+        "{reviews} decided reviews: {publish} published, {refuse} refused, {escalated} by a lead, {in_time} in time"
+    ))?;
+    let mut table = TextTable::default();
+    for of in &found.reviewers {
+        let median = of.median_seconds.map_or("none".to_owned(), |seconds| format!("{seconds:.0} s"));
+        table.row([
+            TableCell::text(printable(&of.by), BOLD),
+            TableCell::number(format_args!("{} votes", of.votes), DIM),
+            TableCell::number(format_args!("{} agreed", of.agreed), DIM),
+            TableCell::number(format_args!("{} overturned", of.overturned), DIM),
+            TableCell::number(format_args!("half within {median}"), DIM),
+        ]);
+    }
+    out.line(table)?;
+    let mut table = TextTable::default();
+    for of in &found.pairs {
+        let kappa = of.kappa.map_or("none".to_owned(), |kappa| format!("{kappa:.2}"));
+        table.row([
+            TableCell::text(format!("{}, {}", printable(&of.first), printable(&of.second)), BOLD),
+            TableCell::number(format_args!("{} shared", of.shared), DIM),
+            TableCell::number(format_args!("{:.0} % alike", of.agreement * 100.0), DIM),
+            TableCell::number(format_args!("kappa {kappa}"), BOLD),
+        ]);
+    }
+    if !found.pairs.is_empty() {
+        out.line(table)?;
+    }
+    for of in &found.unequal {
+        let (kind, shingle) = (printable(&of.kind), printable(&of.shingle));
+        let (published, refused) = (printable(&of.published), printable(&of.refused));
+        out.line(format_args!(
+            "{kind} {shingle}: {} published, last {published}; {} refused, last {refused}",
+            of.publish, of.refuse
+        ))?;
+    }
+    Ok(())
 }

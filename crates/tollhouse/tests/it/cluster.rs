@@ -921,8 +921,21 @@ fn reviews_of_all_nodes_are_worked_off_on_any() {
     let shown = json(&call(&two, &format!("/v1/reviews/{}", ids[0]), None).1);
     assert_eq!(shown, json(&call(&one, &format!("/v1/reviews/{}", ids[0]), None).1));
     assert_eq!(list(&two, 500), oldest_first.iter().filter(|id| **id != ids[0]).cloned().collect::<Vec<_>>());
+    // Reviewers are compared over the reviews of all nodes.
+    let (status, decided) = say(&one, &ids[1], "decide", r#"{"by": "ann", "verdict": "publish"}"#);
+    assert_eq!(status, 200, "{decided}");
+    let agreement = |server: &Server| json(&call(server, "/v1/reviews/agreement", None).1);
+    for server in [&one, &two] {
+        let found = agreement(server);
+        assert_eq!((&found["publish"], &found["refuse"]), (&1.into(), &1.into()), "{found}");
+        let ann = &found["reviewers"][0];
+        assert!(ann["by"] == "ann" && ann["votes"] == 2 && ann["median_seconds"].is_f64(), "{found}");
+        assert!(ann.get("times").is_none() && found.get("absent").is_none(), "{found}");
+    }
     // Of a node that is away the others say so.
     one.end(Signal::KILL);
+    let found = agreement(&two);
+    assert!(found["absent"][0].as_str().unwrap().starts_with("1 (") && found["reviews"] == 1, "{found}");
     let page = json(&call(&two, "/v1/reviews", None).1);
     assert!(page["absent"][0].as_str().unwrap().starts_with("1 ("), "{page}");
     assert_eq!(say(&two, &ids[2], "claim", r#"{"by": "ann"}"#).0, 503);

@@ -61,6 +61,14 @@ fn reviews_are_worked_through_and_outlive_a_kill() {
     assert!(dry.stderr.contains("1 reviews would be decided"), "{}", dry.stderr);
     reviews(&alike).expect(0);
     reviews(&["decide", &ids[1], "maybe", "--by", "bob"]).expect(2);
+    let agreed = reviews(&["agreement", "--pipeline", "posts"]).expect(0).stdout;
+    for part in
+        ["2 decided reviews: 1 published, 1 refused, 0 by a lead, 2 in time", "bob", "2 votes", "2 agreed"]
+    {
+        assert!(agreed.contains(part), "{part}: {agreed}");
+    }
+    assert_eq!(reviews(&["agreement", "--json"]).expect(0).json()[0]["reviewers"][0]["votes"], 2);
+    reviews(&["agreement", "--pipeline", "other"]).expect(2);
 
     // Nothing is closed: what was answered is there all the same.
     server.end(Signal::KILL);

@@ -156,6 +156,7 @@ const ROUTES: &[RouteAccess] = &[
     get("/v1/pipelines", Read).asked(),
     get("/v1/reputations", Read).asked(),
     get("/v1/reviews", Read).named(),
+    get("/v1/reviews/agreement", Read).named(),
     get("/v1/reviews/{id}", Read),
     get("/v1/rules", Read).asked(),
     get("/v1/rules/comparison", Read).asked(),

@@ -150,6 +150,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
         .routes(routes!(feedback::learn))
         .routes(routes!(mail_reports::report))
         .routes(routes!(reviews::list))
+        .routes(routes!(reviews::agreement))
         .routes(routes!(reviews::decide_alike))
         .routes(routes!(reviews::review))
         .routes(routes!(reviews::claim))

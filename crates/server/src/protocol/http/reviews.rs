@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -223,6 +224,64 @@ async fn of_owner<T: DeserializeOwned>(
     Some(answer.and_then(|answer| answer.json()).map(Json))
 }
 
+/// The pipeline whose reviewers are compared.
+#[derive(Debug, Default, Deserialize, Serialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ReviewAgreementParams {
+    /// Only of this pipeline.
+    pub(crate) pipeline: Option<String>,
+}
+
+/// Compares reviewers over the decided reviews that are kept: votes, outcomes, agreement of pairs with Cohen's kappa, and what
+/// was decided both ways.
+#[utoipa::path(
+    get,
+    path = "/v1/reviews/agreement",
+    tag = "reviews",
+    operation_id = "reviews_agreement",
+    params(ReviewAgreementParams),
+    responses(
+        (status = 200, description = "How reviewers agree", body = api::ReviewAgreementJson),
+        ProblemResponses,
+    ),
+)]
+pub(crate) async fn agreement(
+    State(node): State<Arc<Node>>,
+    relayed: Option<Extension<RelayedRequest>>,
+    QueryParams(params): QueryParams<ReviewAgreementParams>,
+) -> Result<Json<api::ReviewAgreementJson>, HttpFailure> {
+    let query = serde_urlencoded::to_string(&params).unwrap_or_default();
+    if let Some(name) = &params.pipeline {
+        node.pipeline(Some(name))?;
+    }
+    let engine = Arc::clone(&node.engine);
+    let end = Instant::now() + node.timeout() / 4;
+    let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
+        let is_over = || is_over() || Instant::now() >= end;
+        engine.reviews().agreement(params.pipeline.as_deref(), &is_over)
+    };
+    let found = node.scans.run(node.timeout() / 2, work).await?;
+    let plan = node.engine.plan();
+    let own = api::ReviewAgreementJson::new(found, |unequal| {
+        let item = node.engine.reviews().get(unequal.refused).ok()?;
+        let kinds = &plan.pipeline(Some(&item.pipeline))?.kinds;
+        let kind = kinds.iter().find(|kind| kind.kind == unequal.key.kind)?;
+        Some((item.pipeline.clone(), kind.name.clone()))
+    });
+    if relayed.is_some() {
+        return Ok(Json(own.for_node()));
+    }
+    let mut all = own;
+    for (name, answer) in node.ask_others(&format!("/v1/reviews/agreement?{query}")).await {
+        match answer.and_then(|answer| answer.json()) {
+            Ok(other) => all.add(other),
+            Err(_) => all.absent.push(name),
+        }
+    }
+    Ok(Json(all.for_callers()))
+}
+
 fn key(node: &Node, pipeline: Option<&str>, kind: &str, value: &str) -> Result<Key, HttpFailure> {
     let pipeline = node.pipeline(pipeline)?;
     Ok(node.engine.review_key(&pipeline, kind, value)?)
@@ -293,7 +352,7 @@ pub(crate) async fn claim(
     request_body = api::ReviewerJson,
     responses((status = 200, description = "It is open again", body = api::ReviewJson), ProblemResponses),
 )]
-pub(super) async fn release(
+pub(crate) async fn release(
     State(node): State<Arc<Node>>,
     relayed: Option<Extension<RelayedRequest>>,
     Path(id): Path<String>,
@@ -341,7 +400,7 @@ pub(crate) async fn escalate(
     request_body = api::ReviewTextJson,
     responses((status = 200, description = "It is added", body = api::ReviewJson), ProblemResponses),
 )]
-pub(super) async fn comment(
+pub(crate) async fn comment(
     State(node): State<Arc<Node>>,
     relayed: Option<Extension<RelayedRequest>>,
     Path(id): Path<String>,
@@ -395,7 +454,7 @@ pub(crate) async fn decide(
     request_body = api::ReviewsDecisionJson,
     responses((status = 200, description = "What became of each", body = api::ReviewsOutcomeJson), ProblemResponses),
 )]
-pub(super) async fn decide_alike(
+pub(crate) async fn decide_alike(
     State(node): State<Arc<Node>>,
     JsonBody(body): JsonBody<api::ReviewsDecisionJson>,
 ) -> Result<Json<api::ReviewsOutcomeJson>, HttpFailure> {
