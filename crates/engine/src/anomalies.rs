@@ -381,6 +381,7 @@ impl<'p> HourlyKind<'p> {
             kind: self.kind.kind,
             counter: self.counter,
             window: ANOMALY_SPAN,
+            since: None,
             limit: HOTTEST,
         }
     }

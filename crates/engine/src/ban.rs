@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use event::{Key, Span, Time};
+use event::{Key, Shingle, Span, Time};
 use judge::Network;
-use plan::{AllowPlan, AllowSource, Pipeline};
+use plan::{AllowPlan, AllowSource, KindPlan, LabelPlan, Pipeline};
 use stats::{LedgerError, ObserveRequest};
 
 use crate::ban_list::AddressRange;
@@ -54,6 +54,33 @@ pub enum BanError {
 
 /// Most parts of a network that a refusal names.
 const PARTS_MAX: usize = 16;
+/// Most keys that are banned at once: the ban list is held for as long as it takes to put them on.
+pub const BANS_AT_ONCE: usize = 1000;
+const _: () = assert!(BANS_AT_ONCE <= ObserveRequest::OBSERVATIONS_MAX);
+
+/// A label that keys of a kind can be banned by.
+#[derive(Clone, Debug)]
+pub struct BanTarget<'p> {
+    pipeline: &'p Pipeline,
+    kind: &'p KindPlan,
+    label: &'p LabelPlan,
+    decision: String,
+    is_of_addresses: bool,
+}
+
+/// A value that may be banned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckedBan {
+    piece: String,
+    shingle: Shingle,
+}
+
+impl CheckedBan {
+    /// Returns the value as enforcement points are told it.
+    pub fn value(&self) -> &str {
+        &self.piece
+    }
+}
 
 impl Engine {
     /// Returns the allow list in force.
@@ -84,11 +111,56 @@ impl Engine {
     fn check_allowed(&self, value: &str) -> Result<(), BanError> {
         let list = self.ban_list.allow();
         let Some(source) = list.find(value) else { return Ok(()) };
-        self.metrics.count_passed_over("post", source.name(), 1);
         let network = value.parse::<Network>().ok().filter(|_| value.contains('/'));
         let parts = network.and_then(|network| list.parts_beside(network, PARTS_MAX));
         let parts = parts.unwrap_or_default().iter().map(ToString::to_string).collect();
         Err(BanError::Allowed { value: value.to_owned(), source_of: source.clone(), parts })
+    }
+
+    /// Finds a label of a kind, which must be one that enforcement points are told of.
+    ///
+    /// # Errors
+    /// A kind or a label that the pipeline does not have; a label for rules alone.
+    pub fn ban_target<'p>(
+        &self,
+        pipeline: &'p Pipeline,
+        kind: &str,
+        label: &str,
+    ) -> Result<BanTarget<'p>, BanError> {
+        let plan = find_kind(pipeline, kind)?;
+        let found =
+            pipeline.labels.iter().find(|own| own.name == label && pipeline.kinds[own.of].kind == plan.kind);
+        let found = found.ok_or_else(|| {
+            let help = plan::expected(label, pipeline.labels.iter().map(|label| label.name.as_str()));
+            UnknownName { what: "label", name: label.to_owned(), help }
+        })?;
+        let decision = found.decision.clone().ok_or_else(|| BanError::NotOnBanList(label.to_owned()))?;
+        let column =
+            plan.fields.single().and_then(|field| pipeline.schema.columns().get(usize::from(field.slot.0)));
+        let is_of_addresses = column.is_some_and(|column| column.kind == event::Type::Ip);
+        Ok(BanTarget { pipeline, kind: plan, label: found, decision, is_of_addresses })
+    }
+
+    /// Checks that the key of a value may be banned, and changes nothing. For a kind of addresses it may be a network.
+    ///
+    /// # Errors
+    /// [`BanError`], but for the ledger's.
+    pub fn check_ban(&self, target: &BanTarget<'_>, value: &str) -> Result<CheckedBan, BanError> {
+        let kind = &target.kind.name;
+        let range = AddressRange::parse(value.trim());
+        if target.is_of_addresses && range.is_none() {
+            return Err(BanError::NoAddress { kind: kind.clone(), value: value.to_owned() });
+        }
+        if range.is_some_and(AddressRange::is_of_this_machine) {
+            return Err(BanError::OwnAddress(value.to_owned()));
+        }
+        let range = range.filter(|_| target.is_of_addresses).map(|range| range.to_string());
+        let (piece, shingle) = self.piece(target.kind, range.as_deref().unwrap_or(value))?;
+        // A value may be less than the key that is made of it, as an address of its network.
+        for value in [range.as_deref().unwrap_or(value), &piece] {
+            self.check_allowed(value)?;
+        }
+        Ok(CheckedBan { piece, shingle })
     }
 
     /// Puts a label on the key of a value, as a rule would; for a kind of addresses also on all of a network. The label must be
@@ -105,50 +177,51 @@ impl Engine {
         lasts: Span,
         now: Time,
     ) -> Result<(Time, String), BanError> {
-        let plan = find_kind(pipeline, kind)?;
-        let found =
-            pipeline.labels.iter().find(|own| own.name == label && pipeline.kinds[own.of].kind == plan.kind);
-        let found = found.ok_or_else(|| {
-            let help = plan::expected(label, pipeline.labels.iter().map(|label| label.name.as_str()));
-            UnknownName { what: "label", name: label.to_owned(), help }
-        })?;
-        let decision = found.decision.clone().ok_or_else(|| BanError::NotOnBanList(label.to_owned()))?;
-        let range = AddressRange::parse(value.trim());
-        let column =
-            plan.fields.single().and_then(|field| pipeline.schema.columns().get(usize::from(field.slot.0)));
-        let is_of_addresses = column.is_some_and(|column| column.kind == event::Type::Ip);
-        if is_of_addresses && range.is_none() {
-            return Err(BanError::NoAddress { kind: kind.to_owned(), value: value.to_owned() });
+        let target = self.ban_target(pipeline, kind, label)?;
+        let checked = self.check_ban(&target, value).inspect_err(|error| self.count_refused_ban(error))?;
+        let told = checked.piece.clone();
+        self.keep_bans(&target, vec![(checked, lasts)], now).await?;
+        Ok((now + lasts.min(target.label.keep), told))
+    }
+
+    /// Counts a ban that the allow list has refused.
+    pub fn count_refused_ban(&self, error: &BanError) {
+        if let BanError::Allowed { source_of, .. } = error {
+            self.metrics.count_passed_over("post", source_of.name(), 1);
         }
-        if range.is_some_and(AddressRange::is_of_this_machine) {
-            return Err(BanError::OwnAddress(value.to_owned()));
-        }
-        let range = range.filter(|_| is_of_addresses).map(|range| range.to_string());
-        let (piece, shingle) = self.piece(plan, range.as_deref().unwrap_or(value))?;
-        // A value may be less than the key that is made of it, as an address of its network.
-        for value in [range.as_deref().unwrap_or(value), &piece] {
-            self.check_allowed(value)?;
-        }
-        let until = now + lasts.min(found.keep);
-        let observation = stats::Observation {
-            key: Key { space: pipeline.space, kind: found.kind, shingle },
+    }
+
+    /// Puts a label on keys that were checked, each for so long, but no longer than the label holds: on all, or on none. At most
+    /// [`BANS_AT_ONCE`].
+    ///
+    /// # Errors
+    /// The ledger's; then nothing has changed.
+    pub async fn keep_bans(
+        &self,
+        target: &BanTarget<'_>,
+        bans: Vec<(CheckedBan, Span)>,
+        now: Time,
+    ) -> Result<(), LedgerError> {
+        let BanTarget { pipeline, kind, label, decision, .. } = target;
+        let until = |lasts: &Span| now + (*lasts).min(label.keep);
+        let mark = |(ban, lasts): &(CheckedBan, Span)| stats::Observation {
+            key: Key { space: pipeline.space, kind: label.kind, shingle: ban.shingle },
             time: now,
-            add: stats::Addition::Value(Some(until.0)),
+            add: stats::Addition::Value(Some(until(lasts).0)),
         };
-        self.ledger
-            .observe(&[ObserveRequest { observations: vec![observation], ..ObserveRequest::default() }])
-            .await?;
-        let told = piece.clone();
-        self.ban_list.put(vec![ban_list::NewBan {
+        let observations = bans.iter().map(mark).collect();
+        self.ledger.observe(&[ObserveRequest { observations, ..ObserveRequest::default() }]).await?;
+        let puts = bans.into_iter().map(|(ban, lasts)| ban_list::NewBan {
             pipeline: pipeline.name.clone(),
-            kind: kind.to_owned(),
-            label: label.to_owned(),
-            decision,
-            value: piece,
+            kind: kind.name.clone(),
+            label: label.name.clone(),
+            decision: decision.clone(),
+            value: ban.piece,
             by: "API".to_owned(),
-            until,
-        }]);
-        Ok((until, told))
+            until: until(&lasts),
+        });
+        self.ban_list.put(puts.collect());
+        Ok(())
     }
 
     /// Takes the labels that enforcement points are told of off the keys of a value, as of a time: rules see them for events

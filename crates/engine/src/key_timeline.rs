@@ -18,6 +18,9 @@ use crate::pipeline::reputation::{self, ExplainedReputation, KnownReadings};
 use crate::pipeline::{fields, keys};
 use crate::{Engine, aggregate, find_kind};
 
+/// Most rows of the journal in which values of keys are looked for.
+pub(crate) const ROWS_NAMED: usize = 20_000;
+
 /// Reasons for a key, or the keys of a kind, without readings.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyStatisticsError {
@@ -346,7 +349,14 @@ impl Engine {
             let help = plan::expected(counter, plan.counters.iter().map(String::as_str));
             UnknownName { what: "counter", name: counter.to_owned(), help }
         })?;
-        let query = HottestQuery { space: pipeline.space, kind: plan.kind, counter: index, window, limit };
+        let query = HottestQuery {
+            space: pipeline.space,
+            kind: plan.kind,
+            counter: index,
+            window,
+            since: None,
+            limit,
+        };
         let found = self.ledger.hottest(&[query], now, is_over).await?;
         let hottest: Vec<(Key, u64)> = found.into_iter().flatten().collect();
         let shingles: Vec<Shingle> = hottest.iter().map(|(key, _)| key.shingle).collect();
@@ -362,14 +372,13 @@ impl Engine {
         plan: &KindPlan,
         shingles: &[Shingle],
     ) -> Result<Vec<Option<String>>, JournalError> {
-        const ROWS: usize = 20_000;
         let mut pieces: Vec<Option<String>> = vec![None; shingles.len()];
         let Some(journal) = self.journal.as_ref().filter(|_| !pieces.is_empty()) else { return Ok(pieces) };
         let slots = slots_of(pipeline, plan);
         let mut finder = PieceFinder::new(pipeline, plan, &self.secret, &slots, shingles);
         let (mut blocks, mut skipped, mut rows) =
             (journal.ranked(IdRange::default())?, SkippedData::default(), 0);
-        while rows < ROWS && !finder.has_all() {
+        while rows < ROWS_NAMED && !finder.has_all() {
             let Some(block) = blocks.next_block()? else { break };
             rows += block.head.count as usize;
             skipped.pass(block.look(&mut finder).map_err(|error| block.error(error)))?;

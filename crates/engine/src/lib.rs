@@ -41,6 +41,7 @@ mod reputation_ranking;
 mod review;
 mod review_queue;
 mod rule_notices;
+mod saved_searches;
 mod search;
 mod sender_history;
 mod sharing;
@@ -65,7 +66,7 @@ use content_keys::ContentKeys;
 use reload::{RulesState, VersionHistory};
 
 pub use anomalies::{ANOMALY_SPAN, Anomaly, AnomalySort};
-pub use ban::BanError;
+pub use ban::{BANS_AT_ONCE, BanError, BanTarget, CheckedBan};
 pub use ban_list::{AddressRange, Ban, BanChanges, BanList, BanScope, LabelSource};
 pub use block_lists::BLOCK_LIST_ENTRIES_MAX;
 pub use candidate::{CandidateComparison, CandidateExample, ComparedVerdict};
@@ -131,6 +132,8 @@ pub use review_queue::{
 };
 pub use rule_notices::RuleNotice;
 pub use search::common::{CommonFact, CommonFacts, fact_conditions};
+pub use saved_searches::{POSTED_SEARCHES_MAX, PostedSearch, PostedSearchError};
+pub use search::common::{CommonFact, CommonFacts};
 pub use search::live::{DecisionWatch, WATCHERS_MAX, WatchedEvent};
 pub use search::statistics::{
     DecisionStatistics, JudgedCounts, MovedLine, ProbabilityBin, RuleStatistics, StatisticsQuery,
@@ -179,6 +182,8 @@ pub struct Engine {
     standing: RwLock<Arc<RulesState>>,
     /// Keys for which limits are others.
     exceptions: RwLock<Arc<limit::LimitExceptions>>,
+    /// Searches that people have saved.
+    searches: saved_searches::PostedSearches,
     /// The version history; `None` for an engine in memory.
     version_history: Option<VersionHistory>,
     /// Held while the plan is changed.

@@ -27,9 +27,11 @@ use crate::metrics::EngineMetrics;
 use crate::pipeline::log;
 use crate::pipeline::trainer::Trainer;
 use crate::review_queue::ReviewQueue;
+use crate::saved_searches::PostedSearches;
 use crate::sharing::SharingState;
 use crate::sinks::SinkTable;
 use crate::{Engine, LedgerHome, batch, directory, limit, posted_values, reload, unknown_fields};
+use crate::{Engine, LedgerHome, batch, directory, limit, reload, saved_searches, unknown_fields};
 
 impl Engine {
     /// Opens a data directory: its ledger, which locks it, and its journal.
@@ -113,6 +115,8 @@ impl Engine {
         let posted = directory::or_put_aside(posted, &mut aside)?;
         let values = posted_values::PostedValues::read(&directory.values_path());
         let values = directory::or_put_aside(values, &mut aside)?;
+        let searches = saved_searches::read(&directory.searches_path());
+        let searches = directory::or_put_aside(searches, &mut aside)?;
         let scores = directory::or_put_aside(directory.stored_scores(), &mut aside)?;
         let counts = directory::or_put_aside(directory.stored_counts(), &mut aside)?;
         let learners = directory::or_put_aside(directory.stored_learners(), &mut aside)?;
@@ -140,6 +144,7 @@ impl Engine {
         directory.note_contents()?;
         Ok(Engine {
             exceptions: RwLock::new(Arc::new(exceptions)),
+            searches: PostedSearches::new(searches),
             watched: Mutex::new(plan.files.clone()),
             plan: RwLock::new(Arc::new(plan)),
             standing: RwLock::new(Arc::new(state)),
@@ -197,6 +202,7 @@ impl Engine {
         ban_list.set_allow(Arc::clone(&plan.allow));
         Ok(Engine {
             exceptions: RwLock::new(Arc::new(exceptions)),
+            searches: PostedSearches::default(),
             watched: Mutex::new(plan.files.clone()),
             plan: RwLock::new(Arc::new(plan)),
             standing: RwLock::default(),

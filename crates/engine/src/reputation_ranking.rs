@@ -73,7 +73,14 @@ impl Engine {
                 continue;
             };
             let (space, kind) = (pipeline.space, number_of(pipeline, part));
-            queries.push(HottestQuery { space, kind, counter, window: *window, limit: PROPOSED });
+            queries.push(HottestQuery {
+                space,
+                kind,
+                counter,
+                window: *window,
+                since: None,
+                limit: PROPOSED,
+            });
         }
         if queries.is_empty() {
             return Err(KeyStatisticsError::NoCounters(formula.name.clone()));

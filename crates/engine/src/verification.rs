@@ -54,6 +54,7 @@ impl Directory {
         into.extend(
             crate::posted_values::PostedValues::read(&self.values_path()).err().map(DirectoryError::parts),
         );
+        into.extend(crate::saved_searches::read(&self.searches_path()).err().map(DirectoryError::parts));
         into.extend(self.stored_scores().err().map(DirectoryError::parts));
         into.extend(self.stored_sink_positions().err().map(DirectoryError::parts));
         into.extend(self.stored_source_positions().err().map(DirectoryError::parts));

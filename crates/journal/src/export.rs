@@ -174,11 +174,11 @@ pub fn ndjson(
     let mut count = 0;
     let skipped = each_row(archive, filter, &outline, |id, row| {
         let values = cells(id, row, &columns, &outline);
-        for (index, (column, value)) in columns.iter().zip(&values).enumerate() {
+        for (index, (column, value)) in columns.iter().zip(values).enumerate() {
             out.write_all(if index == 0 { b"{" } else { b"," })?;
             serde_json::to_writer(&mut *out, &column.name).map_err(std::io::Error::from)?;
             out.write_all(b":")?;
-            let value = value.as_ref().map(json_value).unwrap_or_default();
+            let value = value.map(flat).as_ref().map(json_value).unwrap_or_default();
             serde_json::to_writer(&mut *out, &value).map_err(std::io::Error::from)?;
         }
         out.write_all(b"}\n")?;
@@ -217,34 +217,82 @@ pub fn parquet(
 ) -> Result<ExportSummary, ExportError> {
     let outline = ExportOutline::read(archive, filter)?;
     let columns = table(&outline);
-    let fields = columns.iter().map(field).collect::<Result<Vec<_>, _>>()?;
-    let schema = SchemaType::group_type_builder("decisions").with_fields(fields).build()?;
-    let properties =
-        WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default())).build();
-    let mut writer = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties))?;
-    let mut rows = Vec::with_capacity(GROUP_ROWS);
-    let (mut bytes, mut count) = (0, 0);
+    let named = columns.iter().map(|column| (column.name.clone(), column.kind)).collect();
+    let mut table = ParquetTable::new(named, GROUP_BYTES, out)?;
+    let mut count = 0;
     let skipped = each_row(archive, filter, &outline, |id, row| {
-        let cells = cells(id, row, &columns, &outline);
-        bytes += cells.iter().map(size).sum::<usize>();
-        rows.push(cells);
         count += 1;
-        if rows.len() == GROUP_ROWS || bytes >= GROUP_BYTES {
-            let mut group = writer.next_row_group()?;
-            write_group(&mut group, &columns, &rows)?;
-            group.close()?;
-            rows.clear();
-            bytes = 0;
-        }
-        Ok(())
+        table.put(cells(id, row, &columns, &outline))
     })?;
-    if !rows.is_empty() {
-        let mut group = writer.next_row_group()?;
-        write_group(&mut group, &columns, &rows)?;
-        group.close()?;
-    }
-    writer.close()?;
+    table.finish()?;
     Ok(ExportSummary { rows: count, skipped, lacking: archive.lacking()?, undescribed: outline.undescribed })
+}
+
+/// A Parquet file that rows are put into, one by one. A row group has 8192 rows, or fewer where their values are long.
+pub struct ParquetTable<W: Write + Send> {
+    writer: SerializedFileWriter<W>,
+    kinds: Vec<Type>,
+    rows: Vec<Vec<Option<Value>>>,
+    bytes: usize,
+    group_bytes: usize,
+}
+
+impl<W: Write + Send> ParquetTable<W> {
+    /// Begins a file with these columns. No two of them may have the same name. A group has about so many bytes of values at most.
+    ///
+    /// # Errors
+    /// If the columns are none, or it cannot be written.
+    pub fn new(
+        columns: Vec<(String, Type)>,
+        group_bytes: usize,
+        out: W,
+    ) -> Result<ParquetTable<W>, ExportError> {
+        let fields = columns.iter().map(|(name, kind)| field(name, *kind)).collect::<Result<Vec<_>, _>>()?;
+        let schema = SchemaType::group_type_builder("decisions").with_fields(fields).build()?;
+        let properties =
+            WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default())).build();
+        let writer = SerializedFileWriter::new(out, Arc::new(schema), Arc::new(properties))?;
+        let kinds = columns.into_iter().map(|(_, kind)| kind).collect();
+        Ok(ParquetTable { writer, kinds, rows: Vec::new(), bytes: 0, group_bytes })
+    }
+
+    /// Puts a row behind the others. A value that is none of its column's type is null.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn put(&mut self, row: Vec<Option<Value>>) -> Result<(), ExportError> {
+        let row = row.into_iter().zip(&self.kinds);
+        let row: Vec<Option<Value>> =
+            row.map(|(value, kind)| value.and_then(|value| value.coerce(*kind)).map(flat)).collect();
+        self.bytes += row.iter().map(size).sum::<usize>();
+        self.rows.push(row);
+        if self.rows.len() == GROUP_ROWS || self.bytes >= self.group_bytes {
+            self.end_group()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn end_group(&mut self) -> Result<(), ExportError> {
+        let mut group = self.writer.next_row_group()?;
+        write_group(&mut group, self.kinds.len(), &self.rows)?;
+        group.close()?;
+        self.rows.clear();
+        self.bytes = 0;
+        Ok(())
+    }
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn finish(mut self) -> Result<(), ExportError> {
+        if !self.rows.is_empty() {
+            self.end_group()?;
+        }
+        self.writer.close()?;
+        Ok(())
+    }
 }
 
 /// A column of the table: of the decision itself, or a fact.
@@ -348,7 +396,7 @@ fn cells(
                 slots.get(&row.version).and_then(|slot| row.facts.get(*slot)).cloned()
             }
         };
-        value.and_then(|value| value.coerce(column.kind)).map(flat)
+        value.and_then(|value| value.coerce(column.kind))
     });
     cells.collect()
 }
@@ -371,8 +419,8 @@ fn flat(value: Value) -> Value {
     }
 }
 
-fn field(column: &ExportColumn) -> Result<TypePtr, ParquetError> {
-    let (physical, logical) = match column.kind {
+fn field(name: &str, kind: Type) -> Result<TypePtr, ParquetError> {
+    let (physical, logical) = match kind {
         Type::String | Type::Ip | Type::List => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
         Type::Bytes => (Physical::BYTE_ARRAY, None),
         Type::Integer => (Physical::INT64, None),
@@ -380,7 +428,7 @@ fn field(column: &ExportColumn) -> Result<TypePtr, ParquetError> {
         Type::Bool => (Physical::BOOLEAN, None),
         Type::Time => (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::MICROS))),
     };
-    let field = SchemaType::primitive_type_builder(&column.name, physical)
+    let field = SchemaType::primitive_type_builder(name, physical)
         .with_logical_type(logical)
         .with_repetition(Repetition::OPTIONAL);
     Ok(Arc::new(field.build()?))
@@ -388,10 +436,10 @@ fn field(column: &ExportColumn) -> Result<TypePtr, ParquetError> {
 
 fn write_group<W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
-    columns: &[ExportColumn],
+    columns: usize,
     rows: &[Vec<Option<Value>>],
 ) -> Result<(), ParquetError> {
-    for index in 0..columns.len() {
+    for index in 0..columns {
         let Some(mut writer) = group.next_column()? else { break };
         let cells = || rows.iter().map(|row| row.get(index).and_then(Option::as_ref));
         let definition: Vec<i16> = cells().map(|cell| i16::from(cell.is_some())).collect();

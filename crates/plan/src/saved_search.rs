@@ -1,7 +1,7 @@
 //! Searches in past decisions that the console offers by name: `[[search]]` of the main file.
 //!
-//! They are settings, and not kept by the node: what people look for may name somebody, so it is reviewed and versioned as all settings
-//! are, is the same on all nodes, and leaves no other place in which something would have to be erased.
+//! They are settings: reviewed and versioned as all settings are, and the same on all nodes. Beside them a node keeps those that people
+//! save in its console.
 
 use event::Span;
 use judge::Action;

@@ -139,6 +139,70 @@
   }
 })();
 
+// Names in a list below a field: arrows choose, Enter or Tab takes, Escape closes, Ctrl+Space opens.
+const completes = (text, list, ask, isWanted, then) => {
+  const MOST = 8;
+  let names, shown = [], at = -1;
+  const word = () => (/[\w.]+$/.exec(text.value.slice(0, text.selectionStart)) || [''])[0];
+  const close = () => { list.hidden = true; shown = []; text.removeAttribute('aria-activedescendant'); };
+  const mark = next => {
+    at = next;
+    [...list.children].forEach((item, index) => item.setAttribute('aria-selected', String(index === at)));
+    if (at < 0) return text.removeAttribute('aria-activedescendant');
+    text.setAttribute('aria-activedescendant', list.children[at].id);
+    list.children[at].scrollIntoView({block: 'nearest'});
+  };
+  const open = async asked => {
+    names ||= ask().then(answer => answer.ok ? answer.json() : {names: []}).then(answer => answer.names.filter(isWanted)).catch(() => []);
+    const known = await names, typed = word();
+    const fits = typed.length > 1 || asked ? known.filter(({name}) => name !== typed && name.toLowerCase().includes(typed.toLowerCase())) : [];
+    fits.sort((one, other) => other.name.startsWith(typed) - one.name.startsWith(typed));
+    shown = fits.slice(0, MOST);
+    if (!shown.length || document.activeElement !== text) return close();
+    list.replaceChildren(...shown.map(({name, of, type, description}, index) => {
+      const item = document.createElement('li'), code = document.createElement('code'), more = document.createElement('span');
+      item.id = `${list.id}-${index}`;
+      item.setAttribute('role', 'option');
+      code.textContent = name;
+      more.className = 'dim';
+      more.textContent = [of, type, description].filter(Boolean).join(' · ').slice(0, 160);
+      item.append(code, more);
+      item.addEventListener('pointerdown', event => { event.preventDefault(); complete(index); });
+      return item;
+    }));
+    list.hidden = false;
+    mark(asked ? 0 : -1);
+  };
+  const complete = index => {
+    const {name} = shown[index], end = text.selectionStart;
+    text.setRangeText(name, end - word().length, end, 'end');
+    close();
+    then();
+  };
+  text.setAttribute('aria-autocomplete', 'list');
+  text.setAttribute('aria-controls', list.id);
+  text.addEventListener('input', () => open(false));
+  text.addEventListener('blur', close);
+  text.addEventListener('keydown', event => {
+    if (event.key === ' ' && event.ctrlKey) { event.preventDefault(); return open(true); }
+    if (list.hidden) return;
+    const step = {ArrowDown: 1, ArrowUp: -1}[event.key];
+    if (step) { event.preventDefault(); mark((at + step + shown.length) % shown.length); }
+    else if ((event.key === 'Enter' || event.key === 'Tab') && at >= 0) { event.preventDefault(); complete(at); }
+    else if (event.key === 'Escape') { event.preventDefault(); close(); }
+  });
+  // Other names belong to what was chosen meanwhile.
+  return () => { names = undefined; };
+};
+
+// The search in decisions: facts and readings are completed in its condition and among the facts to show.
+for (const list of document.querySelectorAll('form.search .completion')) {
+  const text = list.parentElement.querySelector('input'), {pipeline} = text.form.elements;
+  const names = () => fetch(`${list.dataset.names}?${new URLSearchParams(pipeline.value ? {pipeline: pipeline.value} : {})}`);
+  const forget = completes(text, list, names, ({of}) => !list.dataset.of || list.dataset.of.split(' ').includes(of), () => {});
+  pipeline.addEventListener('change', forget);
+}
+
 // The editor of rules: what a trial finds comes as it is found, names are completed, and a text is tried while it is typed.
 (() => {
   const form = document.getElementById('editor');
@@ -219,56 +283,7 @@
     text.scrollTop = Math.max(0, (at.dataset.line - 4) * parseFloat(getComputedStyle(text).lineHeight));
   });
 
-  // Names, below the text: arrows choose, Enter or Tab takes, Escape closes, Ctrl+Space opens.
-  const list = document.getElementById('completion');
-  const MOST = 8;
-  let names, shown = [], at = -1;
-  const word = () => (/[\w.]+$/.exec(text.value.slice(0, text.selectionStart)) || [''])[0];
-  const close = () => { list.hidden = true; shown = []; text.removeAttribute('aria-activedescendant'); };
-  const mark = next => {
-    at = next;
-    [...list.children].forEach((item, index) => item.setAttribute('aria-selected', String(index === at)));
-    if (at < 0) return text.removeAttribute('aria-activedescendant');
-    text.setAttribute('aria-activedescendant', list.children[at].id);
-    list.children[at].scrollIntoView({block: 'nearest'});
-  };
-  const open = async asked => {
-    names ||= fetch(form.dataset.names).then(answer => answer.ok ? answer.json() : {names: []}).then(answer => answer.names).catch(() => []);
-    const known = await names, typed = word();
-    const fits = typed.length > 1 || asked ? known.filter(({name}) => name !== typed && name.toLowerCase().includes(typed.toLowerCase())) : [];
-    fits.sort((one, other) => other.name.startsWith(typed) - one.name.startsWith(typed));
-    shown = fits.slice(0, MOST);
-    if (!shown.length) return close();
-    list.replaceChildren(...shown.map(({name, of, type, description}, index) => {
-      const item = document.createElement('li'), code = document.createElement('code'), more = document.createElement('span');
-      item.id = `name-${index}`;
-      item.setAttribute('role', 'option');
-      code.textContent = name;
-      more.className = 'dim';
-      more.textContent = [of, type, description].filter(Boolean).join(' · ').slice(0, 160);
-      item.append(code, more);
-      item.addEventListener('pointerdown', event => { event.preventDefault(); complete(index); });
-      return item;
-    }));
-    list.hidden = false;
-    mark(asked ? 0 : -1);
-  };
-  const complete = index => {
-    const {name} = shown[index], end = text.selectionStart;
-    text.setRangeText(name, end - word().length, end, 'end');
-    close();
-    soon();
-  };
-  text.setAttribute('aria-autocomplete', 'list');
-  text.setAttribute('aria-controls', 'completion');
-  text.addEventListener('input', () => open(false));
-  text.addEventListener('blur', close);
-  text.addEventListener('keydown', event => {
-    if (event.key === ' ' && event.ctrlKey) { event.preventDefault(); return open(true); }
-    if (list.hidden) return;
-    const step = {ArrowDown: 1, ArrowUp: -1}[event.key];
-    if (step) { event.preventDefault(); mark((at + step + shown.length) % shown.length); }
-    else if ((event.key === 'Enter' || event.key === 'Tab') && at >= 0) { event.preventDefault(); complete(at); }
-    else if (event.key === 'Escape') { event.preventDefault(); close(); }
-  });
+  // Names, below the text.
+  const names = () => fetch(form.dataset.names);
+  completes(text, document.getElementById('completion'), names, () => true, soon);
 })();

@@ -127,7 +127,7 @@ impl SimulatedHome {
     ) -> Result<Vec<u64>, HomeRefusal> {
         let Kind(number) = kind_number(kind);
         let (space, kind, window) = (SPACE, Kind(number), Span(window));
-        let query = HottestQuery { space, kind, counter: counter as u8, window, limit };
+        let query = HottestQuery { space, kind, counter: counter as u8, window, since: None, limit };
         let asked = self.ledger.hottest(std::slice::from_ref(&query), Time(now), &|| false);
         let found = pollster::block_on(asked).map_err(refused)?;
         Ok(found.into_iter().flatten().map(|(_, sum)| sum).collect())

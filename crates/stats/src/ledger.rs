@@ -614,8 +614,11 @@ pub struct HottestQuery {
     pub kind: Kind,
     /// The counter of which the sums are compared.
     pub counter: u8,
-    /// The trailing window of the sums.
+    /// The trailing window of the sums. A bucket of the generic cell rate algorithm has none: in place of its sums stand the
+    /// nanoseconds by which its moments are ahead.
     pub window: Span,
+    /// Only keys of which nothing is known from before.
+    pub since: Option<Time>,
     /// Most keys of the answer.
     pub limit: usize,
 }

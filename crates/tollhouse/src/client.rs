@@ -10,7 +10,7 @@ use event::{Span, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::api::{
-    AllowEntryJson, AllowListJson, AllowRequest, AnomaliesJson, AuditJson, AuditVerificationJson, BacktestJson, BacktestRequest, BatchError, BatchLine, CanaryRequest, ComparisonJson, CorrectionJson, CorrectionRequest, DecisionJson, DecisionPageJson, DecisionStatisticsJson, EraseJson, EraseRequest, ExplanationJson, FeedbackJson, FeedbackLine, FeedbackOutcomeJson, HealthJson, LearnersJson, MailReportJson, NodesJson, NoteRequest, NotificationTestJson, NotificationsJson, PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson, ReadingsRequest, RelatedKeysJson, ReloadOutcomeJson, RemovedJson, ReviewAgreementJson, ReviewDecisionJson, ReviewJson, ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RuleImpactJson, RuleNamesJson, RulesJson, SimilarDecisionsJson, SnapshotJson, SnapshotsJson, TimelineJson, TopKeysJson, ValueNoteJson, ValueNotesJson, VersionTextJson,
+    AllowEntryJson, AllowListJson, AllowRequest, AnomaliesJson, AuditJson, AuditVerificationJson, BacktestJson, BacktestRequest, BanImportJson, BatchError, BatchLine, CanaryRequest, ComparisonJson, CorrectionJson, CorrectionRequest, DecisionJson, DecisionPageJson, DecisionStatisticsJson, EraseJson, EraseRequest, ExplanationJson, FeedbackJson, FeedbackLine, FeedbackOutcomeJson, FullestKeysJson, HealthJson, LearnersJson, MailReportJson, NodesJson, NoteRequest, NotificationTestJson, NotificationsJson, PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson, ReadingsRequest, RelatedKeysJson, ReloadOutcomeJson, RemovedJson, ReviewAgreementJson, ReviewDecisionJson, ReviewJson, ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RuleImpactJson, RuleNamesJson, RulesJson, SearchRequest, SearchesJson, SimilarDecisionsJson, SnapshotJson, SnapshotsJson, TimelineJson, TopKeysJson, ValueNoteJson, ValueNotesJson, VersionTextJson,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
@@ -338,20 +338,26 @@ impl ApiClient {
         Ok((changes, date))
     }
 
-    /// Puts a label on a key, of which enforcement points are told.
-    pub(crate) fn ban(
+    /// Bans the entries of a list, or those behind the first ones.
+    pub(crate) fn import_bans(
         &self,
         pipeline: Option<&str>,
         kind: &str,
         label: &str,
-        value: &str,
         lasts: Span,
-    ) -> Result<(), CallError> {
-        let lasts = lasts.to_string();
-        let body = serde_json::json!({
-            "pipeline": pipeline, "kind": kind, "label": label, "value": value, "for": lasts,
-        });
-        self.post_json::<serde_json::Value>("/v1/bans", &body).map(drop)
+        from: usize,
+        list: &str,
+    ) -> Result<BanImportJson, CallError> {
+        let (lasts, from) = (lasts.to_string(), from.to_string());
+        let mut query = vec![
+            ("kind", kind),
+            ("label", label),
+            ("for", lasts.as_str()),
+            ("format", "ipset"),
+            ("from", &from),
+        ];
+        query.extend(pipeline.map(|name| ("pipeline", name)));
+        self.call(Method::POST, "/v1/bans/import", &query, &[("content-type", "text/plain")], list.as_bytes())
     }
 
     /// Returns the posted entries of the allow list, and which part of the list a value is on.
@@ -620,6 +626,27 @@ impl ApiClient {
         let mut query = vec![("name", name), ("order", order), ("within", &within), ("limit", &limit)];
         query.extend(pipeline.map(|name| ("pipeline", name)));
         self.get("/v1/reputations", &query)
+    }
+
+    /// The keys that have used most of a limit by now.
+    pub(crate) fn fullest(&self, name: &str, limit: usize) -> Result<Vec<FullestKeysJson>, CallError> {
+        self.get("/v1/limits/fullest", &[("name", name), ("limit", &limit.to_string())])
+    }
+
+    /// The searches that have a name.
+    pub(crate) fn searches(&self) -> Result<SearchesJson, CallError> {
+        self.get("/v1/searches", &[])
+    }
+
+    /// Saves a search.
+    pub(crate) fn save_search(&self, search: &SearchRequest) -> Result<SearchesJson, CallError> {
+        let body = serde_json::to_vec(search).map_err(|error| CallError::Failed(CommandError::new(error)))?;
+        self.call(Method::PUT, "/v1/searches", &[], &[("content-type", "application/json")], &body)
+    }
+
+    /// Removes a search that was saved.
+    pub(crate) fn remove_search(&self, name: &str) -> Result<SearchesJson, CallError> {
+        self.call(Method::DELETE, "/v1/searches", &[("name", name)], &[], &[])
     }
 
     /// A page of the queue of reviews.

@@ -5,9 +5,9 @@
 use event::Span;
 use indicatif::HumanCount;
 use server::api::{
-    ChallengeTallyJson, ConditionPartJson, ExplanationJson, KeyReadingJson, RankedReputationJson,
-    RankedReputationsJson, ReadingsJson, ReasonJson, RelatedKeysJson, ReputationJson, TierJson, TimelineJson,
-    TopKeysJson,
+    ChallengeTallyJson, ConditionPartJson, ExplanationJson, FullestKeysJson, KeyReadingJson,
+    RankedReputationJson, RankedReputationsJson, ReadingsJson, ReasonJson, RelatedKeysJson, ReputationJson,
+    TierJson, TimelineJson, TopKeysJson,
 };
 
 use crate::console::{BOLD, DIM, Output, PLAIN, TableCell, TextTable, colour, cut, printable, width};
@@ -537,6 +537,42 @@ pub(crate) fn top(out: &mut Output, top: &TopKeysJson) -> Result<(), CommandErro
             TableCell::number(HumanCount(key.count), PLAIN),
             TableCell::text(bar, DIM),
             TableCell::text(piece, PLAIN),
+        ]);
+    }
+    out.line(table)
+}
+
+/// The keys that have used most of a limit.
+pub(crate) fn fullest(out: &mut Output, fill: &FullestKeysJson) -> Result<(), CommandError> {
+    out.line(format_args!(
+        "{BOLD}{}{BOLD:#} by {}",
+        cut(&fill.limit, 60),
+        cut(&fill.fields.join(" + "), 60)
+    ))?;
+    if fill.keys.is_empty() {
+        return out.line("  none");
+    }
+    const BAR: f64 = 20.0;
+    let room = width().saturating_sub(60);
+    let mut table = TextTable::default();
+    for key in &fill.keys {
+        let bar = "█".repeat((key.share.clamp(0.0, 1.0) * BAR).ceil() as usize);
+        let text =
+            |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let name = key.key.as_ref().map_or_else(
+            || format!("#{}", key.shingle),
+            |values| {
+                let values = fill.fields.iter().filter_map(|field| values.get(field)).map(text);
+                cut(&values.collect::<Vec<_>>().join(" + "), room)
+            },
+        );
+        let ban = key.banned_until.map(|until| format!("banned until {}", until.0));
+        let state = ban.unwrap_or_else(|| if key.overridden { "override".to_owned() } else { String::new() });
+        table.row([
+            TableCell::number(format_args!("{} of {}", HumanCount(key.used), HumanCount(key.quota)), PLAIN),
+            TableCell::text(bar, DIM),
+            TableCell::text(name, PLAIN),
+            TableCell::text(state, DIM),
         ]);
     }
     out.line(table)

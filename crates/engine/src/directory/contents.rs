@@ -24,6 +24,7 @@ const LISTED: [(&str, &str); 15] = [
     (crate::review_queue::IMAGES, "the reviews that are not decided, and what is held for them"),
     ("rules/state.json", "what was posted over the configuration's files, and the versions to go back to"),
     ("scores.json", "the scores that lines by promise are drawn from"),
+    ("searches.json", "the searches that were saved"),
     ("sinks.json", "how far decisions were sent to brokers"),
     ("sources.json", "how far the server has read its own sources"),
     ("tokens.json", "the tokens that were made: none of them is accepted"),

@@ -4,7 +4,7 @@ use event::{Key, Secret, Shingle, Span, Time};
 use stats::limit::{GcraOperation, WindowTake, interpolated, nanoseconds};
 use stats::{Addition, Observation, Quality, ReadingView, TimelineBucket};
 
-use super::{LimitExceptions, Take, TakeResult};
+use super::{LimitExceptions, LimitKey, Take, TakeResult};
 use plan::FailureMode;
 use plan::limit::interval;
 use plan::limit::{Enforcement, LIMITS, LimitAlgorithm, LimitPlan};
@@ -33,6 +33,7 @@ pub(crate) struct PendingTake<'a> {
     /// The limit with its exception.
     count: u64,
     burst: u64,
+    pub(super) has_exception: bool,
     exempt: bool,
     /// The key it counts on, and the end of a calendar's period.
     pub(super) key: Key,
@@ -66,6 +67,23 @@ fn counted(cost: u64) -> Addition {
     Addition::Take(WindowTake { cost, limit: u64::MAX, counts_all: true, interpolated: false })
 }
 
+/// The period that a limit counts in, from its start to its end; `None` where it counts in windows that slide, or in a bucket.
+pub(super) fn period_at(limit: &LimitPlan, now: Time) -> Option<(Time, Time)> {
+    match &limit.pace {
+        LimitAlgorithm::Sliding { .. } | LimitAlgorithm::Bucket { .. } => None,
+        LimitAlgorithm::Calendar { period, zone } => Some(period.bounds(zone, now)),
+        LimitAlgorithm::Fixed { window } => {
+            let start = Time(now.bucket(*window).saturating_mul(window.0));
+            Some((start, start + *window))
+        }
+    }
+}
+
+/// Returns what the ledger counts a key under: in each period it is another.
+pub(super) fn counted_as(base: Shingle, period: Option<(Time, Time)>, secret: &Secret) -> Shingle {
+    period.map_or(base, |(start, _)| secret.pair(base, Shingle(start.0.cast_unsigned())))
+}
+
 impl<'a> PendingTake<'a> {
     pub(crate) fn new(
         take: &Take<'a>,
@@ -86,28 +104,34 @@ impl<'a> PendingTake<'a> {
             _ => count,
         };
         let base = take.key.0;
-        let (shingle, end) = match &limit.pace {
-            LimitAlgorithm::Sliding { .. } | LimitAlgorithm::Bucket { .. } => (base, None),
-            LimitAlgorithm::Calendar { period, zone } => {
-                let (start, end) = period.bounds(zone, now);
-                (secret.pair(base, Shingle(start.0.cast_unsigned())), Some(end))
-            }
-            LimitAlgorithm::Fixed { window } => {
-                let start = Time(now.bucket(*window).saturating_mul(window.0));
-                (secret.pair(base, Shingle(start.0.cast_unsigned())), Some(start + *window))
-            }
-        };
+        let period = period_at(limit, now);
+        let shingle = counted_as(base, period, secret);
+        let end = period.map(|(_, end)| end);
         PendingTake {
             limit,
             base,
             cost: take.cost,
             count,
             burst,
+            has_exception: exception.is_some(),
             exempt: exception.is_some_and(|exception| exception.exempt),
             key: Key { space: LIMITS, kind: limit.kind, shingle },
             end,
             now,
         }
+    }
+
+    /// A look at a key that is known only by what the ledger counts it under. Of a limit of periods that tells of no ban.
+    pub(super) fn of_counted(
+        limit: &'a LimitPlan,
+        counted: Shingle,
+        now: Time,
+        exceptions: &LimitExceptions,
+        secret: &Secret,
+    ) -> PendingTake<'a> {
+        let look = Take { limit, key: LimitKey(counted), cost: 0 };
+        let pending = PendingTake::new(&look, now, exceptions, secret);
+        PendingTake { key: Key { shingle: counted, ..pending.key }, ..pending }
     }
 
     /// Returns true if the ledger is not asked.

@@ -14,6 +14,7 @@
 //! ledger goes from key to key and holds no two of them at once.
 
 mod decision;
+mod fullest;
 mod overrides;
 mod rules;
 mod take;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use event::{Shingle, Span, Time};
 use stats::Quality;
 
+pub use fullest::{FullestKey, LimitFill};
 pub use overrides::{EXCEPTIONS_MAX, LimitExceptionError};
 pub(crate) use overrides::{LimitExceptions, read as read_exceptions};
 pub use plan::limit::{

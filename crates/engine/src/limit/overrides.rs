@@ -95,7 +95,11 @@ impl LimitExceptions {
 }
 
 /// The key of an exception's values.
-fn key(limit: &LimitPlan, values: &[String], secret: &Secret) -> Result<LimitKey, LimitExceptionError> {
+pub(super) fn key(
+    limit: &LimitPlan,
+    values: &[String],
+    secret: &Secret,
+) -> Result<LimitKey, LimitExceptionError> {
     if values.len() != limit.key.len() {
         let (wanted, given) = (limit.key.len(), values.len());
         let why = format!("the key of `{}` has {wanted} values, and {given} were given", limit.name);

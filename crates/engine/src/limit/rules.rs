@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 
-use event::{Facts, Secret, Table, TableIndex, Time, Value};
+use event::{Facts, Secret, Slot, Table, TableIndex, Time, Value};
 use smallvec::SmallVec;
 use stats::{Observation, Quality, Readings};
 
 use super::decision::PendingTake;
 use super::{LimitExceptions, Take};
+use plan::limit::LimitPlan;
 use plan::{Pipeline, RuleLimit};
 
 /// Most keys of one limit in one event.
@@ -43,7 +44,7 @@ impl<'a> LimitContext<'a> {
                 continue;
             }
             let limit = &*of.limit;
-            for values in keys(of, facts) {
+            for values in keys(limit, &of.key, facts) {
                 let key = super::take::key(self.secret, limit, values.iter().map(String::as_bytes));
                 let take = Take { limit, key, cost: limit.cost };
                 // Each may look at its ban, too.
@@ -56,10 +57,10 @@ impl<'a> LimitContext<'a> {
     }
 }
 
-/// The keys that a limit has in a row: one for each way to take a value of each field. None where a field is missing.
-fn keys(limit: &RuleLimit, facts: &Facts) -> Vec<Vec<String>> {
-    let mut keys = vec![Vec::with_capacity(limit.key.len())];
-    for (field, slot) in limit.limit.key.iter().zip(&limit.key) {
+/// The keys that a limit has in a row, in which the fields of its keys have these slots: one for each way to take a value of each field. None where a field is missing.
+pub(super) fn keys(limit: &LimitPlan, slots: &[Slot], facts: &Facts) -> Vec<Vec<String>> {
+    let mut keys = vec![Vec::with_capacity(slots.len())];
+    for (field, slot) in limit.key.iter().zip(slots) {
         let values: Vec<String> = match facts.get(*slot) {
             Some(Value::List(items)) => {
                 let normal = items.iter().take(KEYS_MAX).filter_map(|item| field.how.normal(item));

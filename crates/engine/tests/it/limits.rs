@@ -892,3 +892,59 @@ effects = ["mark ip as bad for 2m"]
         }
     }
 }
+
+/// A row of those that are fullest: its values, what is used and may be, whether it is banned, and whether an exception stands.
+type Full = (Option<Vec<String>>, u64, u64, bool, bool);
+
+fn fullest(engine: &Engine, name: &str, count: usize, now: Time) -> Vec<Full> {
+    let limits = [Arc::clone(engine.plan().limit(name).unwrap())];
+    let mut fills = block_on(engine.fullest(&limits, count, now, &|| false)).unwrap();
+    assert_eq!(fills.len(), 1);
+    let row = |key: engine::limit::FullestKey| {
+        let state = key.state;
+        (key.values, state.used, state.quota, state.banned_until.is_some(), key.has_exception)
+    };
+    fills.remove(0).keys.into_iter().map(row).collect()
+}
+
+#[test]
+fn the_fullest_keys_are_found_whatever_way_is_counted() {
+    for mode in [
+        "per = \"1m\"",
+        "per = \"1m\"\nmode = \"interpolated\"",
+        "per = \"hour\"\nmode = \"calendar\"",
+        "per = \"1m\"\nmode = \"gcra\"\nburst = 10",
+    ] {
+        let ban = "ban = { after = 3, within = \"10m\", for = \"2h\" }";
+        let engine = engine(&format!(
+            "[[limit]]\nname = \"calls\"\nkey = [\"user\"]\ncount = 10\n{mode}\ncounts = \"allowed\"\n{ban}\n\n\
+             [[limit.override]]\nkey = [\"small\"]\ncount = 1\n\n[[limit.override]]\nkey = [\"free\"]\nexempt = true\n"
+        ));
+        let calls = limit(&engine, "calls");
+        assert_eq!(fullest(&engine, "calls", 3, START), [], "{mode}");
+        for (who, cost) in [("ann", 9), ("bob", 4), ("free", 7), ("small", 1), ("eve", 10)] {
+            take(&engine, &calls, who, cost, START);
+        }
+        for number in 0..20 {
+            take(&engine, &calls, &format!("other{number}"), 2, START);
+        }
+        for _ in 0..3 {
+            take(&engine, &calls, "eve", 1, START);
+        }
+        let small = Some(vec!["small".to_owned()]);
+        let expected = [
+            (None, 10, 10, true, false),
+            (small, 1, 1, false, true),
+            (None, 9, 10, false, false),
+            (None, 4, 10, false, false),
+        ];
+        assert_eq!(fullest(&engine, "calls", 4, START), expected, "{mode}");
+        assert_eq!(fullest(&engine, "calls", 100, START).len(), 24, "{mode}");
+        // A period later only the ban is left.
+        let later = fullest(&engine, "calls", 100, START + Span::minutes(61));
+        assert_eq!(later, [(None, 0, 10, true, false)], "{mode}");
+        let limits = [Arc::clone(engine.plan().limit("calls").unwrap())];
+        let stopped = block_on(engine.fullest(&limits, 3, START, &|| true));
+        assert!(stopped.is_err(), "{mode}");
+    }
+}

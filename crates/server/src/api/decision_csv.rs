@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::search::ListedDecisionJson;
 
 /// The columns before those of facts.
-const COLUMNS: [&str; 11] = [
+pub(super) const COLUMNS: [&str; 11] = [
     "id",
     "event_id",
     "pipeline",

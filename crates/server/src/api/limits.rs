@@ -182,11 +182,79 @@ pub struct LimitProblem {
     pub answer: LimitAnswer,
 }
 
-/// The overrides of a limit that were posted.
+/// The overrides of a limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LimitOverrides {
-    /// In the order in which they were posted.
+    /// Those that were posted, in the order in which they were.
     pub overrides: Vec<LimitOverride>,
+    /// Those of the configuration. One that was posted stands over one of the same key.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub configured: Vec<LimitOverride>,
+}
+
+/// A limit, and the keys that have used most of it by now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = FullestKeys)]
+pub struct FullestKeysJson {
+    /// The limit.
+    pub limit: String,
+    /// Fields of its key.
+    pub fields: Vec<String>,
+    /// The keys: those that are banned, and then the others by `share`, the fullest first. Those that are exempt are left out.
+    pub keys: Vec<FullKeyJson>,
+}
+
+/// A key that has used something of a limit, or is banned by it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = FullKey)]
+pub struct FullKeyJson {
+    /// The values of the key's fields, if a recent decision or an override shows them: limits keep hashes only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<BTreeMap<String, String>>)]
+    pub key: Option<LimitValues>,
+    /// The hash under which it is counted: for a `calendar` limit another one in each period.
+    pub shingle: String,
+    /// The amount that it has used, rounded up for a bucket.
+    pub used: u64,
+    /// Most that it could have used.
+    pub quota: u64,
+    /// `used` by `quota`; more than 1 where what is refused counts.
+    pub share: f64,
+    /// The end of its ban.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub banned_until: Option<Timestamp>,
+    /// True if an override says how much it may use. Absent otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub overridden: bool,
+}
+
+impl FullestKeysJson {
+    /// Describes the fullest keys of a limit.
+    pub fn new(fill: &engine::limit::LimitFill) -> FullestKeysJson {
+        let fields: Vec<String> = fill.limit.key.iter().map(|field| field.name.clone()).collect();
+        let key = |key: &engine::limit::FullestKey| FullKeyJson {
+            key: key.values.as_ref().map(|values| {
+                let values = values.iter().map(|value| serde_json::Value::from(value.as_str()));
+                fields.iter().cloned().zip(values).collect()
+            }),
+            shingle: key.shingle.to_string(),
+            used: key.state.used,
+            quota: key.state.quota,
+            share: key.share(),
+            banned_until: key.state.banned_until.map(Timestamp),
+            overridden: key.has_exception,
+        };
+        let keys = fill.keys.iter().map(key).collect();
+        FullestKeysJson { limit: fill.limit.name.to_string(), fields, keys }
+    }
+
+    /// Returns it without the values of keys for a reader who may not read what events say.
+    pub(crate) fn of_reader(mut self, may_read_content: bool) -> FullestKeysJson {
+        if !may_read_content {
+            self.keys.iter_mut().for_each(|key| key.key = None);
+        }
+        self
+    }
 }
 
 fn seconds(span: Span) -> f64 {
@@ -245,7 +313,7 @@ impl LimitInfo {
 }
 
 impl LimitOverride {
-    /// One that was posted.
+    /// Describes an exception of a limit.
     pub fn new(limit: &LimitPlan, exception: LimitException) -> LimitOverride {
         let names = limit.key.iter().map(|field| field.name.clone());
         let values = exception.key.into_iter().map(serde_json::Value::from);

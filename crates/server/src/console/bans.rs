@@ -1,20 +1,20 @@
-//! Pages of bans and limits.
+//! The page of bans.
 
 use axum::extract::State;
 use axum::response::Response;
 use maud::html;
 use serde::Deserialize;
 
-use super::format::{CELL, length, number, url, value};
+use super::format::{number, url};
 use super::frame::{ConsoleSection, redirect};
 use super::keys::ban_table;
-use super::texts::{counted, t, word};
+use super::texts::{counted, t};
 use super::visit::{ConsoleForm, ConsoleVisit, PageFailure, next_page};
 use crate::api::Length;
 use crate::core::problem::INVALID_PARAMETER;
-use crate::core::viewer::ViewerRight;
+use crate::core::viewer::{LIST_UPLOAD, ViewerRight};
 use crate::protocol::http::bans::{self, BanSearchParams, LabelRequest, LiftParams};
-use crate::protocol::http::{JsonBody, QueryParams, limits};
+use crate::protocol::http::{JsonBody, QueryParams};
 use event::Span;
 
 /// Bans on a page.
@@ -51,6 +51,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
                 button.primary type="submit" { (t("bans.search")) }
             }
         }
+        @if visit.viewer.may(ViewerRight::Enforce) { p { a.button href=(LIST_UPLOAD) { (t("bans.import_title")) } } }
         @if found.bans.is_empty() {
             div.empty {
                 @if q.is_empty() { p { (t("bans.none")) } p.dim { (t("bans.none_help")) } } @else { p { (t("bans.none_found")) } }
@@ -110,38 +111,4 @@ pub(super) async fn lift(
 pub(super) fn done(page: &str, done: &str, n: u64) -> String {
     let sign = if page.contains('?') { '&' } else { '?' };
     format!("{page}{sign}done={done}&n={n}")
-}
-
-/// The limits of the node.
-pub(super) async fn limits(visit: ConsoleVisit) -> Result<Response, PageFailure> {
-    let all = limits::limits(State(visit.node.clone())).await.0;
-    let frame = visit.frame(t("limits.title"), ConsoleSection::Limits);
-    Ok(frame.page(&html! {
-        h1 { (t("limits.title")) " " span.dim { (number(all.len() as u64)) } }
-        @if all.is_empty() {
-            div.empty { p { (t("limits.none")) } p.dim { (t("limits.none_help")) } }
-        } @else {
-            div.scroll tabindex="0" role="region" aria-label=(t("limits.title")) { table.rows {
-                thead { tr {
-                    th scope="col" { (t("limits.name")) }
-                    th scope="col" { (t("limits.key")) }
-                    th.number scope="col" { (t("limits.count")) }
-                    th scope="col" { (t("limits.window")) }
-                    th scope="col" { (t("limits.mode")) }
-                    th.number scope="col" { (t("limits.overrides")) }
-                } }
-                tbody { @for limit in &all {
-                    tr {
-                        th scope="row" { b { (limit.name) } span.description { (value(&limit.description, CELL)) }
-                            @if let Some(when) = &limit.when { span.description { code { (when) } } } }
-                        td { (limit.key.join(" + ")) }
-                        td.number { (number(limit.count)) }
-                        td.nowrap { (length(Span((limit.window * 1e6) as i64))) }
-                        td { (word("mode", &limit.mode)) " " span.dim { (limit.enforcement) } }
-                        td.number { (limit.overrides) }
-                    }
-                } }
-            } }
-        }
-    }))
 }

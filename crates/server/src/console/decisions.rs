@@ -11,21 +11,27 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::bans::done;
 use super::format::{CELL, distance, json, plain, points, time, url, value};
-use super::frame::{ConsoleSection, secret};
+use super::frame::{ConsoleSection, redirect, secret};
 use super::texts::{counted, fill, t, word};
-use super::visit::{ConsoleForm, ConsoleVisit, PageFailure};
-use crate::api::{DecisionPageJson, FeedbackJson, ListedDecisionJson, PipelineJson, TextsJson};
+use super::visit::{ConsoleForm, ConsoleVisit, PageFailure, next_page};
+use crate::api::{
+    DecisionPageJson, FeedbackJson, ListedDecisionJson, PipelineJson, SearchJson, SearchRequest, TextsJson,
+};
 use crate::core::problem::HttpFailure;
 use crate::core::viewer::ViewerRight;
 use crate::protocol::http::decisions::{self, DecisionFilterParams, DecisionPageParams};
-use crate::protocol::http::{feedback, node};
+use crate::protocol::http::searches::{self, SearchRemovalParams};
+use crate::protocol::http::{JsonBody, QueryParams, feedback, node};
 use judge::Action;
 
 /// Decisions of a page.
 const SHOWN: usize = 50;
 /// Facts that are shown of each where none are chosen.
 const FACTS: usize = 8;
+/// Most names of a sort that browsers are given to complete.
+const NAMES: usize = 2000;
 /// Lengths of time that can be looked back on.
 const BACK: [&str; 5] = ["10m", "1h", "1d", "7d", "30d"];
 
@@ -129,12 +135,13 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     visit.need(ViewerRight::ReadContent)?;
     let query: DecisionsQuery = visit.query()?;
     let pipelines = node::pipelines(State(visit.node.clone())).await.0.pipelines;
+    let searches = searches::searches(State(visit.node.clone())).await.0.searches;
     let facts = query.shown_facts(&pipelines);
     let found = query.page(&visit, facts).await;
     let frame = visit.frame(t("decisions.title"), ConsoleSection::Decisions);
     Ok(frame.page(&html! {
         h1 { (t("decisions.title")) }
-        (saved(&visit, &query))
+        (saved(&visit, &query, &searches))
         (form(&query, &pipelines, "/console/decisions"))
         @if let Ok(found) = &found { (super::live::bar(&query, !found.decisions.is_empty())) }
         @match &found {
@@ -192,19 +199,98 @@ pub(super) fn usual(pipelines: &[PipelineJson], pipeline: &str) -> String {
     names.into_iter().take(FACTS).collect::<Vec<_>>().join(",")
 }
 
-/// The searches that the configuration names.
-fn saved(visit: &ConsoleVisit, query: &DecisionsQuery) -> Markup {
-    let plan = visit.node.engine.plan();
+/// The searches that have a name, and the form that gives this one a name.
+fn saved(visit: &ConsoleVisit, query: &DecisionsQuery, searches: &[SearchJson]) -> Markup {
     let own = query.params();
+    let may_save = visit.viewer.may(ViewerRight::Rules);
+    let posted = || searches.iter().filter(|search| !search.configured);
+    let back = url("/console/decisions", &own);
     html! {
-        @if !plan.searches.is_empty() {
-            nav.tabs.saved aria-label=(t("decisions.saved")) { @for search in &plan.searches {
-                @let asks: Vec<(&str, &str)> = search.asks.iter().map(|(name, text)| (if *name == "text" { "q" } else { name }, text.as_str())).collect();
+        @if !searches.is_empty() {
+            nav.tabs.saved aria-label=(t("decisions.saved")) { @for search in searches {
+                @let asks = asks_of(search);
                 @let is_this = asks.len() == own.len() && asks.iter().all(|ask| own.contains(ask));
                 a href=(url("/console/decisions", &asks)) aria-current=[is_this.then_some("true")] title=(plain(&search.description, CELL * 2)) { (plain(&search.description, CELL / 2)) }
             } }
         }
+        @if may_save && (!own.is_empty() || posted().next().is_some()) {
+            details.saving {
+                summary { (t("decisions.save_title")) }
+                @if !own.is_empty() {
+                    form.row method="post" action="/console/decisions/save" {
+                        (secret(&visit.viewer))
+                        @for (name, text) in &own { input type="hidden" name={ "ask." (name) } value=(text); }
+                        label { (t("decisions.save_name")) " " input name="name" required maxlength="100" autocomplete="off"; }
+                        button type="submit" { (t("decisions.save")) }
+                    }
+                }
+                @if posted().next().is_some() {
+                    ul.plain { @for search in posted() { li {
+                        form.row method="post" action="/console/decisions/unsave" {
+                            (secret(&visit.viewer))
+                            input type="hidden" name="name" value=(search.name);
+                            input type="hidden" name="next" value=(back);
+                            (value(&search.name, CELL)) " "
+                            button type="submit" aria-label=(fill("decisions.unsave_one", &[("name", &plain(&search.name, CELL / 2))])) { (t("decisions.unsave")) }
+                        }
+                    } } }
+                }
+            }
+        }
     }
+}
+
+/// The parameters of this page that ask for what a search asks for.
+fn asks_of(search: &SearchJson) -> Vec<(&str, &str)> {
+    let asks = search.asks.iter();
+    asks.map(|(name, text)| (if name == "text" { "q" } else { name.as_str() }, text.as_str())).collect()
+}
+
+/// Gives a search a name.
+pub(super) async fn save(
+    ConsoleForm { visit, form }: ConsoleForm<FormFields>,
+) -> Result<Response, PageFailure> {
+    visit.need(ViewerRight::Rules)?;
+    visit.need(ViewerRight::ReadContent)?;
+    let mut wanted = SearchRequest::default();
+    let mut params = Vec::new();
+    for (name, text) in &form {
+        if name == "name" {
+            wanted.name = text.trim().to_owned();
+        } else if let Some(ask) = name.strip_prefix("ask.") {
+            let key = if ask == "q" { "text" } else { ask };
+            // Whoever types a score may use a decimal comma.
+            let is_score = key.starts_with("score_");
+            let text = if is_score {
+                score(text).map_or_else(|| text.clone(), |score| score.to_string())
+            } else {
+                text.clone()
+            };
+            params.push((ask, text.clone()));
+            wanted.asks.insert(key.to_owned(), text);
+        }
+    }
+    let _ = searches::save(State(visit.node.clone()), JsonBody(wanted)).await?;
+    let params: Vec<(&str, &str)> = params.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    Ok(redirect(&done(&url("/console/decisions", &params), "search_saved", 0)))
+}
+
+/// A search whose name is to be forgotten.
+#[derive(Deserialize)]
+pub(super) struct UnsaveForm {
+    name: String,
+    next: Option<String>,
+}
+
+/// Removes a search that was saved.
+pub(super) async fn unsave(
+    ConsoleForm { visit, form }: ConsoleForm<UnsaveForm>,
+) -> Result<Response, PageFailure> {
+    visit.need(ViewerRight::Rules)?;
+    visit.need(ViewerRight::ReadContent)?;
+    let UnsaveForm { name, next } = form;
+    let _ = searches::remove(State(visit.node.clone()), QueryParams(SearchRemovalParams { name })).await?;
+    Ok(redirect(&done(&next_page(next), "search_removed", 0)))
 }
 
 /// The form of a search, which leads to a page.
@@ -247,8 +333,8 @@ pub(super) fn form(query: &DecisionsQuery, pipelines: &[PipelineJson], page: &st
             details open[has_more] {
                 summary { (t("decisions.more")) }
                 div.fields {
-                    label { (t("decisions.rule")) input name="rule" value=(query.rule) maxlength="256" spellcheck="false" autocomplete="off"; }
-                    label { (t("decisions.kind")) input name="kind" value=(query.kind) maxlength="256" spellcheck="false" autocomplete="off"; }
+                    label { (t("decisions.rule")) input name="rule" list="rules-known" value=(query.rule) maxlength="256" spellcheck="false" autocomplete="off"; }
+                    label { (t("decisions.kind")) input name="kind" list="kinds-known" value=(query.kind) maxlength="256" spellcheck="false" autocomplete="off"; }
                     label { (t("decisions.value")) input name="value" value=(query.value) maxlength="1024" spellcheck="false" autocomplete="off"; }
                     label { (t("decisions.label")) select name="label" {
                         (option("", &query.label, t("decisions.judged_or_not").to_owned()))
@@ -258,12 +344,31 @@ pub(super) fn form(query: &DecisionsQuery, pipelines: &[PipelineJson], page: &st
                     } }
                     label { (t("decisions.score_from")) input name="score_from" value=(query.score_from) inputmode="decimal" maxlength="24" autocomplete="off"; }
                     label { (t("decisions.score_below")) input name="score_below" value=(query.score_below) inputmode="decimal" maxlength="24" autocomplete="off"; }
-                    label.wide { (t("decisions.where")) input name="where" value=(query.r#where) maxlength="4096" spellcheck="false" autocomplete="off" placeholder=(t("decisions.where_example")); }
-                    label.wide { (t("decisions.facts")) input name="facts" value=(query.facts) maxlength="1024" spellcheck="false" autocomplete="off" placeholder=(t("decisions.facts_example")); }
+                    div.wide {
+                        label { (t("decisions.where")) input name="where" value=(query.r#where) maxlength="4096" spellcheck="false" autocomplete="off" placeholder=(t("decisions.where_example")); }
+                        ul.completion #names-where role="listbox" aria-label=(t("decisions.names")) data-names="/console/rules/names" hidden {}
+                    }
+                    div.wide {
+                        label { (t("decisions.facts")) input name="facts" value=(query.facts) maxlength="1024" spellcheck="false" autocomplete="off" placeholder=(t("decisions.facts_example")); }
+                        ul.completion #names-facts role="listbox" aria-label=(t("decisions.names")) data-names="/console/rules/names" data-of="fact reading" hidden {}
+                    }
+                    (known_names(query, pipelines))
                 }
             }
         }
     }
+}
+
+/// The names of rules and kinds of the pipelines that are searched, for browsers to complete.
+fn known_names(query: &DecisionsQuery, pipelines: &[PipelineJson]) -> Markup {
+    let searched = || pipelines.iter().filter(|one| query.pipeline.is_empty() || one.name == query.pipeline);
+    let rules: BTreeSet<&str> =
+        searched().flat_map(|one| &one.rules).map(|rule| rule.name.as_str()).take(NAMES).collect();
+    let kinds: BTreeSet<&str> =
+        searched().flat_map(|one| &one.kinds).map(|kind| kind.name.as_str()).take(NAMES).collect();
+    html! { @for (id, names) in [("rules-known", rules), ("kinds-known", kinds)] {
+        datalist id=(id) { @for name in names { option value=(name) {} } }
+    } }
 }
 
 /// Decisions in a table, with a form that judges those that are chosen, where all are of one pipeline.

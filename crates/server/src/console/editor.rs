@@ -219,9 +219,8 @@ pub(super) async fn cancel(
     Ok(redirect(&format!("{}#trial", url("/console/rules/edit", &params))))
 }
 
-/// The names that the page's script completes.
+/// The names that the script of this page and of the search in decisions completes.
 pub(super) async fn names(visit: ConsoleVisit) -> Result<Response, HttpFailure> {
-    visit.need(ViewerRight::Rules)?;
     let query: EditorQuery = visit.query()?;
     let params = QueryParams(RulesParams { pipeline: query.pipeline });
     Ok(rules::names(State(visit.node.clone()), params).await?.into_response())
@@ -266,7 +265,7 @@ impl EditorPage<'_> {
                     // The first end of a line in it is left out by browsers.
                     "\n" (self.text)
                 }
-                ul #completion role="listbox" aria-label=(t("editor.names")) hidden {}
+                ul.completion #completion role="listbox" aria-label=(t("editor.names")) hidden {}
                 div.row {
                     button type="submit" name="do" value="check" { (t("editor.check")) }
                     select name="span" aria-label=(t("editor.span")) {

@@ -26,7 +26,7 @@ use crate::protocol::http::statistics::{self, KeyLookupParams, ReputationParams,
 use crate::protocol::http::{QueryParams, node};
 
 /// Lengths of bans that are offered.
-const BAN_LENGTHS: [&str; 6] = ["1h", "4h", "1d", "7d", "30d", "365d"];
+pub(super) const BAN_LENGTHS: [&str; 6] = ["1h", "4h", "1d", "7d", "30d", "365d"];
 /// Counters that are drawn for each width of buckets.
 const DRAWN: usize = 8;
 /// Columns of a chart of which each is named for readers without it.
@@ -187,7 +187,7 @@ fn rankings(pipelines: &[PipelineJson], query: &KeysQuery) -> Markup {
 }
 
 /// Says in the place of a ranking that it took too long: of many keys that lie on disk not all can be read for a page.
-fn too_many(failure: HttpFailure) -> Result<Markup, PageFailure> {
+pub(super) fn too_many(failure: HttpFailure) -> Result<Markup, PageFailure> {
     let problem = failure.problem();
     if problem.status != 503 {
         return Err(failure.into());

@@ -38,8 +38,9 @@ pub(super) fn bar(query: &DecisionsQuery, can_follow: bool) -> Markup {
             span.dim #fresh-count data-fresh=(t("decisions.new")) data-lost=(t("decisions.lost")) {}
             span { (t("decisions.export")) ": "
                 a href=(with("/console/decisions/export", &[("format", "csv")])) { (t("decisions.csv")) } " · "
-                a href=(with("/console/decisions/export", &[("format", "ndjson")])) { (t("decisions.ndjson")) } }
-            span.dim { (t("decisions.parquet")) }
+                a href=(with("/console/decisions/export", &[("format", "ndjson")])) { (t("decisions.ndjson")) } " · "
+                a href=(with("/console/decisions/export", &[("format", "parquet")])) { (t("decisions.parquet")) } }
+            span.dim { (t("decisions.export_more")) }
         }
     }
 }

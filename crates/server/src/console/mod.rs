@@ -13,6 +13,7 @@ mod allow_list;
 mod agreement;
 mod alike;
 mod assets;
+mod ban_import;
 mod bans;
 mod charts;
 mod common;
@@ -24,6 +25,7 @@ mod frame;
 mod impact;
 mod keys;
 mod learners;
+mod limits;
 mod live;
 mod notes;
 mod oidc;
@@ -64,6 +66,8 @@ pub(crate) fn pages() -> Router<Arc<Node>> {
         .route("/console/find", get(keys::find))
         .route("/console/decisions", get(decisions::page))
         .route("/console/decisions/feedback", post(decisions::judge))
+        .route("/console/decisions/save", post(decisions::save))
+        .route("/console/decisions/unsave", post(decisions::unsave))
         .route("/console/decisions/export", get(live::export))
         .route("/console/decisions/common", get(common::page))
         .route("/console/decisions/live", get(live::follow))
@@ -82,6 +86,11 @@ pub(crate) fn pages() -> Router<Arc<Node>> {
         .route("/console/notes/remove", post(notes::remove))
         .route("/console/key/reset", post(notes::reset))
         .route("/console/limits", get(bans::limits))
+        .route("/console/bans/import", get(ban_import::page).post(ban_import::take))
+        .route("/console/limits", get(limits::page))
+        .route("/console/limits/limit", get(limits::limit))
+        .route("/console/limits/override", post(limits::except))
+        .route("/console/limits/reset", post(limits::reset))
         .route("/console/rules", get(rules::page))
         .route("/console/rules/edit", get(editor::page).post(editor::take))
         .route("/console/rules/names", get(editor::names))

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use event::Span;
 use parking_lot::Mutex;
+use plan::limit::LimitPlan;
 
 /// The age from which on an answer is made anew.
 const YOUNG: Duration = Duration::from_secs(15);
@@ -42,6 +43,15 @@ pub(crate) struct RankingQuery {
     pub(crate) span: Span,
     /// Most keys that are wanted.
     pub(crate) limit: usize,
+}
+
+/// The limits whose fullest keys are asked for.
+#[derive(Debug, PartialEq)]
+pub(crate) struct FullestQuery {
+    /// The limits, as they are configured.
+    pub(crate) limits: Vec<Arc<LimitPlan>>,
+    /// Most keys of each that are wanted.
+    pub(crate) count: usize,
 }
 
 #[derive(Debug)]

@@ -100,6 +100,7 @@ async fn work(
         let now = Instant::now();
         node.statistics.forget(now);
         node.hottest.forget(now);
+        node.fullest.forget(now);
         node.reputations.forget(now);
         prove(&node, &order, &outcome).await;
         let told = outcome.as_ref().err().map(|why| {

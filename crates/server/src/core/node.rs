@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use access::{TokenGrant, TokenRefusal};
 use axum::http::HeaderMap;
 use data_encoding::HEXLOWER;
+use engine::limit::LimitFill;
 use engine::{
     Decision, DecisionStatistics, Directory, Engine, FeedbackError, FeedbackInput, FeedbackOutcome, HotKey,
     Impact, PreparedEvent, RankedReputation, StatisticsQuery,
@@ -21,7 +22,7 @@ use sha2::{Digest, Sha256};
 
 use crate::core::admission::{AdmissionQueue, WaitingCollector};
 use crate::core::anomaly_watch::AnomalyWatch;
-use crate::core::answer_cache::{AnswerCache, RankingQuery};
+use crate::core::answer_cache::{AnswerCache, FullestQuery, RankingQuery};
 use crate::core::audit_trail::AuditTrail;
 use crate::core::auth_failures::AuthFailures;
 use crate::core::backtests::BacktestJobs;
@@ -119,6 +120,8 @@ pub(crate) struct Node {
     pub(crate) statistics: AnswerCache<StatisticsQuery, DecisionStatistics>,
     /// Keys that were the hottest a moment ago.
     pub(crate) hottest: AnswerCache<RankingQuery, Vec<HotKey>>,
+    /// Keys that were the fullest of limits a moment ago.
+    pub(crate) fullest: AnswerCache<FullestQuery, Vec<LimitFill>>,
     /// Reputations that were the worst or the best a moment ago.
     pub(crate) reputations: AnswerCache<RankingQuery, Vec<RankedReputation>>,
     /// The place for a page of metrics.
@@ -221,6 +224,7 @@ impl Node {
             costly,
             statistics: AnswerCache::new(Duration::ZERO),
             hottest: AnswerCache::new(RANKING_WORTH),
+            fullest: AnswerCache::new(RANKING_WORTH),
             reputations: AnswerCache::new(RANKING_WORTH),
             pages: AdmissionQueue::of_pages(),
             descriptors: Arc::new(DescriptorBudget::of_process()),

@@ -19,6 +19,8 @@ use subtle::ConstantTimeEq;
 pub(crate) const CONSOLE: &str = "/console/";
 /// The form that takes an event.
 pub(crate) const UPLOAD: &str = "/console/learners/check";
+/// The form that takes a list of bans.
+pub(crate) const LIST_UPLOAD: &str = "/console/bans/import";
 /// The cookie that names a session.
 const COOKIE: &str = "tollhouse_session";
 /// Most sessions at once. The one that was used longest ago makes room.

@@ -71,7 +71,7 @@ pub(crate) fn directory(path: &Path) -> Directory {
     directory
 }
 
-fn with_console(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
+pub(crate) fn with_console(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
     let parent = tempfile::tempdir().unwrap();
     let running = start(&directory(&parent.path().join("data")), settings);
     test(&running);
@@ -107,6 +107,7 @@ pub(crate) fn check_page<'a>(answer: &'a Answer, status: u16, says: &[&str]) -> 
         "button",
         "circle",
         "code",
+        "datalist",
         "dd",
         "del",
         "details",
@@ -723,6 +724,7 @@ fn what_strangers_send_stays_text() {
             ("pipeline", "/console/reviews/agreement"),
             ("before", "/console/bans"),
             ("worst", "/console/keys"),
+            ("name", "/console/limits/limit"),
             ("kind", "/console/keys"),
         ] {
             let answer = server.get(&format!("{url}?{}", url_encoded(&[(name, &short)])));
@@ -777,7 +779,7 @@ fn a_review_is_decided() {
 }
 
 /// A form with a file, as browsers send it.
-fn upload(fields: &[(&str, &[u8])]) -> Vec<u8> {
+pub(crate) fn upload(fields: &[(&str, &[u8])]) -> Vec<u8> {
     let mut body = Vec::new();
     for (name, content) in fields {
         let head =
@@ -790,7 +792,7 @@ fn upload(fields: &[(&str, &[u8])]) -> Vec<u8> {
     body
 }
 
-const UPLOAD: &str = "Content-Type: multipart/form-data; boundary=xyz";
+pub(crate) const UPLOAD: &str = "Content-Type: multipart/form-data; boundary=xyz";
 
 /// An event is checked without a trace, and taught.
 #[test]
@@ -923,7 +925,8 @@ fn what_is_seen_is_exported() {
         let id = decide(server, "mail", MAIL, message);
         decide(server, "web", LOG, PROBE);
         let page = server.get("/console/decisions?pipeline=mail");
-        let says = ["/console/decisions/export?pipeline=mail", "format=csv", "data-follow="];
+        let says =
+            ["/console/decisions/export?pipeline=mail", "format=csv", "format=parquet", "data-follow="];
         let page = check_page(&page, 200, &says);
         assert!(page.contains("Refresh"), "without scripts it is a link");
         let csv = server.get("/console/decisions/export?pipeline=mail&facts=mail.subject&format=csv");
@@ -949,6 +952,14 @@ fn what_is_seen_is_exported() {
         assert_eq!(lines.status, 200, "{}", lines.body);
         let one: Value = serde_json::from_str(&unchunked(&lines)).unwrap();
         assert_eq!((&one["pipeline"], &one["facts"]["http.path"]), (&json!("web"), &json!("/.env")));
+        let table = server.get("/console/decisions/export?pipeline=mail&facts=mail.subject&format=parquet");
+        assert_eq!(
+            (table.status, table.header("content-type")),
+            (200, Some("application/vnd.apache.parquet"))
+        );
+        assert_eq!(table.header("content-disposition"), Some("attachment; filename=\"decisions.parquet\""));
+        assert_eq!(table.body.matches("PAR1").count(), 2, "it begins and ends");
+        assert_eq!(server.get("/v1/decisions/export?format=parquet&facts=*").status, 400);
         let many = server.get("/v1/decisions/export?limit=100000");
         assert_eq!(unchunked(&many).lines().count(), 3);
         for wrong in ["limit=0", "limit=100001", "facts=*", "format=xml", "format=csv&nothing=1", "where=("] {
@@ -971,6 +982,52 @@ fn saved_searches_are_offered() {
     check_page(&server.get("/console/decisions"), 200, &["&lt;b&gt;Probes&lt;/b&gt; of today", offered]);
     let found = server.get("/console/decisions?pipeline=web&q=.env&last=2d");
     check_page(&found, 200, &[&id, "aria-current=\"true\"", "last 2d"]);
+    // One that is saved from the page is offered beside it, until it is removed.
+    let known =
+        ["list=\"rules-known\"", "<datalist id=\"kinds-known\">", "value=\"ip\"", "data-of=\"fact reading\""];
+    let page = server.get("/console/decisions?q=wp-login&score_from=1,5");
+    let own = secret(check_page(&page, 200, &known));
+    let send = |url: &str, fields: &[(&str, &str)]| {
+        let mut all = vec![("secret", own.as_str())];
+        all.extend(fields);
+        server.post(url, &[FORM], &form(&all))
+    };
+    let name = "<b>Log</b>ins \u{202e}";
+    let fields = [("name", name), ("ask.q", "wp-login"), ("ask.score_from", "1,5")];
+    let answer = send("/console/decisions/save", &fields);
+    let location = "/console/decisions?q=wp-login&score_from=1.5&done=search_saved&n=0";
+    assert_eq!(answer.header("location"), Some(location), "{}", answer.body);
+    let asks = json!({"text": "wp-login", "score_from": "1.5"});
+    let listed = server.get("/v1/searches").json();
+    assert_eq!((&listed["searches"][0]["configured"], &listed["searches"][1]["asks"]), (&json!(true), &asks));
+    let offered = ["/console/decisions?score_from=1.5&amp;q=wp-login", "&lt;b&gt;Log&lt;/b&gt;ins ⟨202E⟩"];
+    check_page(&server.get("/console/decisions"), 200, &offered);
+    for (fields, status) in [
+        (&[("name", "probes"), ("ask.q", "x")][..], 409),
+        (&[("name", ""), ("ask.q", "x")], 400),
+        (&[("name", "a"), ("ask.last", "soon")], 400),
+        (&[("name", "a"), ("ask.pipeline", "none")], 404),
+        (&[("name", "a"), ("ask.action", "refuse")], 400),
+        (&[("name", "a"), ("ask.kind", "ip")], 400),
+        (&[("name", "a"), ("ask.other", "x")], 400),
+        (&[("name", "a"), ("ask.q", &"x".repeat(9000))], 400),
+    ] {
+        let answer = send("/console/decisions/save", fields);
+        assert_eq!(answer.status, status, "{fields:?}: {}", answer.body);
+    }
+    let answer = send("/console/decisions/unsave", &[("name", name), ("next", "/console/decisions?q=a")]);
+    assert_eq!(answer.header("location"), Some("/console/decisions?q=a&done=search_removed&n=0"));
+    assert_eq!(server.get("/v1/searches").json()["searches"].as_array().unwrap().len(), 1);
+    assert_eq!(send("/console/decisions/unsave", &[("name", "probes")]).status, 404);
+    // They outlive a restart, and there is a bound.
+    for number in 0..=200 {
+        let body = json!({"name": format!("search {number:03}"), "asks": {"text": "a"}}).to_string();
+        let answer = server.ask("PUT", "/v1/searches", &[JSON], body.as_bytes());
+        assert_eq!(answer.status, if number < 200 { 200 } else { 503 }, "{number}: {}", answer.body);
+    }
+    server.stop();
+    let server = start(&directory, &[]);
+    assert_eq!(server.get("/v1/searches").json()["searches"].as_array().unwrap().len(), 201);
     server.stop();
 }
 

@@ -263,6 +263,7 @@ fn the_hottest_come_first(ledger: &dyn Ledger) {
         kind,
         counter,
         window: Span::seconds(window),
+        since: None,
         limit,
     };
     let all = |queries: &[HottestQuery]| pollster::block_on(ledger.hottest(queries, at(50_000), &|| false));
@@ -289,6 +290,8 @@ fn the_hottest_come_first(ledger: &dyn Ledger) {
     assert_eq!(alone[0], expected);
     assert_eq!(alone.iter().map(Vec::len).collect::<Vec<_>>()[..3], [3, 2, 1]);
     assert_eq!(all(&several).unwrap(), alone);
+    let from = |since| HottestQuery { since: Some(since), ..query(MASS, 1, 20, 3) };
+    assert_eq!(all(&[from(at(50_000)), from(at(50_001))]).unwrap(), [expected, Vec::new()]);
     assert_eq!(all(&[]).unwrap(), Vec::<Vec<_>>::new());
 }
 

@@ -36,6 +36,7 @@ mod report_log;
 mod restore;
 mod reviews;
 mod rules;
+mod searches;
 mod serve;
 mod snapshot;
 mod stats;
@@ -93,6 +94,7 @@ enum CliCommand {
     Allow(allow::AllowArgs),
     Note(note::NoteArgs),
     Decisions(decisions::DecisionsArgs),
+    Searches(searches::SearchesArgs),
     Explain(explain::ExplainArgs),
     Stats(stats::StatsArgs),
     Top(top::TopArgs),
@@ -143,6 +145,7 @@ impl Cli {
             CliCommand::Allow(args) => allow::run(args),
             CliCommand::Note(args) => note::run(args),
             CliCommand::Decisions(args) => decisions::run(args),
+            CliCommand::Searches(args) => searches::run(args),
             CliCommand::Explain(args) => explain::run(args),
             CliCommand::Stats(args) => stats::run(args),
             CliCommand::Top(args) => top::run(args),

@@ -1,7 +1,9 @@
-//! `tollhouse top`: the hottest keys of a kind, and those with the worst or the best reputations.
+//! `tollhouse top`: the hottest keys of a kind, those with the worst or the best reputations, and the fullest keys of a limit.
 
 use event::{Span, Time};
-use server::api::{HotKeyJson, Length, RankedReputationJson, RankedReputationsJson, TopKeysJson};
+use server::api::{
+    FullestKeysJson, HotKeyJson, Length, RankedReputationJson, RankedReputationsJson, TopKeysJson,
+};
 
 use crate::clock;
 use crate::console::Output;
@@ -17,11 +19,12 @@ Examples:
   tollhouse top --server http://127.0.0.1:8377 ip
   tollhouse top --server http://127.0.0.1:8377 link_domain --counter spam --window 14d --json
   tollhouse top --server http://127.0.0.1:8377 --reputation address
+  tollhouse top --server http://127.0.0.1:8377 --fullest signups
 
 Statistics keep hashes; a value is shown where a recent decision still has it.")]
 pub(crate) struct TopArgs {
     /// Kind of key
-    #[arg(value_name = "KIND", required_unless_present = "reputation")]
+    #[arg(value_name = "KIND", required_unless_present_any = ["reputation", "fullest"])]
     kind: Option<String>,
     /// Show the keys with the worst scores of this reputation counted within `--window` instead
     #[arg(long, value_name = "NAME", conflicts_with_all = ["kind", "counter"])]
@@ -29,6 +32,9 @@ pub(crate) struct TopArgs {
     /// With `--reputation`: the best scores
     #[arg(long, conflicts_with_all = ["kind", "counter"])]
     best: bool,
+    /// Show the keys that have used most of this limit by now, and those that it has banned, instead
+    #[arg(long, value_name = "LIMIT", conflicts_with_all = ["kind", "counter", "reputation", "best", "window", "pipeline"])]
+    fullest: Option<String>,
     /// Counter to rank by
     #[arg(long, default_value = "seen", value_name = "NAME")]
     counter: String,
@@ -56,6 +62,9 @@ pub(crate) fn run(args: TopArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
     if let Some(reputation) = &args.reputation {
         return ranked(&mut out, &args, reputation);
+    }
+    if let Some(limit) = &args.fullest {
+        return fullest(&mut out, &args, limit);
     }
     let TopArgs { counter, window, .. } = &args;
     let kind = args.kind.as_deref().unwrap_or_default();
@@ -109,6 +118,36 @@ fn ranked(out: &mut Output, args: &TopArgs, reputation: &str) -> Result<Exit, Co
         out.json(&ranked)?;
     } else {
         rendering::ranked(out, &ranked)?;
+    }
+    out.flush()?;
+    Ok(Exit::Fine)
+}
+
+/// Shows the keys that have used most of a limit by now.
+fn fullest(out: &mut Output, args: &TopArgs, name: &str) -> Result<Exit, CommandError> {
+    let count = usize::try_from(args.limit).unwrap_or(usize::MAX);
+    let fills = match Backend::open(&args.engine, &args.server)? {
+        Backend::Remote(client) => client.fullest(name, count)?,
+        Backend::Local(local) => {
+            let (plan, at) = (local.engine().plan(), args.at.unwrap_or_else(clock::now));
+            let limit = plan.limit(name).cloned().ok_or_else(|| {
+                let known = plan::expected(name, plan.limits.iter().map(|limit| &*limit.name));
+                CommandError::new(format_args!("there is no limit `{name}`: {known}"))
+            })?;
+            let fills = pollster::block_on(local.engine().fullest(&[limit], count, at, &|| false))?;
+            local.close()?;
+            fills.iter().map(FullestKeysJson::new).collect()
+        }
+    };
+    if out.is_json() {
+        out.json(&fills)?;
+    } else {
+        for fill in &fills {
+            rendering::fullest(out, fill)?;
+        }
+        if fills.is_empty() {
+            out.line(format_args!("{name} is off: nothing is counted"))?;
+        }
     }
     out.flush()?;
     Ok(Exit::Fine)

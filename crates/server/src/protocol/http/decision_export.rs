@@ -1,4 +1,4 @@
-//! Past decisions as a file: CSV for spreadsheets, or a JSON object a line.
+//! Past decisions as a file: CSV for spreadsheets, a JSON object a line, or Parquet for notebooks.
 
 use std::io;
 use std::sync::Arc;
@@ -11,14 +11,16 @@ use axum::response::{IntoResponse, Response};
 use engine::DecisionFilter;
 use futures_util::StreamExt;
 use futures_util::stream::{once, unfold};
+use journal::export::ExportError;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::decisions::{DecisionPageParams, FilterQuery, page_of_all};
-use crate::api::{DecisionPageJson, ListedDecisionJson, csv_head, csv_row};
+use crate::api::{DecisionPageJson, DecisionTable, ListedDecisionJson, column_type, csv_head, csv_row};
+use crate::core::blocking::blocking;
 use crate::core::grant::note;
 use crate::core::node::Node;
-use crate::core::problem::{HttpFailure, INVALID_PARAMETER, ProblemResponses, UNAVAILABLE};
+use crate::core::problem::{HttpFailure, INTERNAL, INVALID_PARAMETER, ProblemResponses, UNAVAILABLE};
 use crate::protocol::input::JSON_LINES;
 
 /// Most decisions of an export; more are for `tollhouse export`.
@@ -39,13 +41,15 @@ pub(crate) enum ExportFormat {
     Csv,
     /// A JSON object a line, as lists have it.
     Ndjson,
+    /// Apache Parquet, with a column of its type for each fact.
+    Parquet,
 }
 
 /// The export that is asked for.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ExportParams {
-    /// `csv`, which is the default, or `ndjson`.
+    /// `csv`, which is the default, `ndjson` or `parquet`.
     #[param(inline)]
     pub(crate) format: Option<ExportFormat>,
     /// The facts that are exported, separated by commas, a column each; `*` for all that have a value, for `ndjson` alone.
@@ -70,7 +74,11 @@ pub(crate) struct ExportParams {
         (
             status = 200,
             description = "The decisions",
-            content((String = "text/csv"), (ListedDecisionJson = "application/x-ndjson")),
+            content(
+                (String = "text/csv"),
+                (ListedDecisionJson = "application/x-ndjson"),
+                (Vec<u8> = "application/vnd.apache.parquet"),
+            ),
         ),
         ProblemResponses,
     ),
@@ -89,6 +97,8 @@ struct RunningExport {
     format: ExportFormat,
     facts: Option<String>,
     columns: Vec<String>,
+    /// The file, if it is Parquet and has not ended.
+    table: Option<DecisionTable>,
     after: Option<String>,
     left: usize,
     end: Instant,
@@ -115,20 +125,53 @@ impl RunningExport {
         Ok(page)
     }
 
-    fn written(&self, page: &DecisionPageJson) -> Bytes {
+    /// Writes a page, and the end behind the last one.
+    async fn written(&mut self, page: DecisionPageJson) -> Result<Bytes, ExportError> {
+        if let Some(mut table) = self.table.take() {
+            let is_last = self.after.is_none();
+            // Groups of rows are compressed.
+            let (table, bytes) = blocking(move || {
+                page.decisions.iter().try_for_each(|one| table.put(one))?;
+                if is_last {
+                    return Ok::<_, ExportError>((None, table.finish()?));
+                }
+                let bytes = table.take();
+                Ok((Some(table), bytes))
+            })
+            .await?;
+            self.table = table;
+            return Ok(bytes.into());
+        }
         let mut text = String::new();
         for one in &page.decisions {
             match self.format {
                 ExportFormat::Csv => csv_row(&mut text, one, &self.columns),
                 // No type here refuses to be written.
-                ExportFormat::Ndjson => {
+                ExportFormat::Ndjson | ExportFormat::Parquet => {
                     text.push_str(&serde_json::to_string(one).unwrap_or_default());
                     text.push('\n');
                 }
             }
         }
-        text.into()
+        Ok(text.into())
     }
+}
+
+/// Begins a Parquet file whose facts have the types that the pipelines give them.
+fn table(node: &Node, pipeline: Option<&str>, facts: &[String]) -> Result<DecisionTable, HttpFailure> {
+    let plan = node.engine.plan();
+    let kinds = |fact: &String| {
+        let pipelines = plan.pipelines.iter().filter(|of| pipeline.is_none_or(|name| of.name == name));
+        let schemas = pipelines.map(|pipeline| &pipeline.schema);
+        let kinds = schemas.filter_map(|schema| Some(schema.column(schema.slot(fact)?).kind));
+        (fact.clone(), column_type(kinds))
+    };
+    DecisionTable::new(facts.iter().map(kinds).collect()).map_err(|error| unwritten(&error))
+}
+
+fn unwritten(error: &ExportError) -> HttpFailure {
+    tracing::error!(%error, "decisions cannot be exported");
+    INTERNAL.failure("the export cannot be written").help("the node's log says why")
 }
 
 /// Exports past decisions of all nodes.
@@ -140,12 +183,12 @@ pub(crate) async fn exported(
     let left = params.limit.unwrap_or(EXPORT);
     if !(1..=EXPORT_MAX).contains(&left) {
         let failure = INVALID_PARAMETER.failure(format!("limit: expected 1 to {EXPORT_MAX}"));
-        return Err(failure.help("`tollhouse export` writes more, also as Parquet"));
+        return Err(failure.help("`tollhouse export` writes more"));
     }
     let format = params.format.unwrap_or_default();
     let facts = params.facts.filter(|facts| !facts.trim().is_empty());
-    if format == ExportFormat::Csv && facts.as_deref().is_some_and(|facts| facts.trim() == "*") {
-        let failure = INVALID_PARAMETER.failure("facts: CSV needs names, as each is a column");
+    if format != ExportFormat::Ndjson && facts.as_deref().is_some_and(|facts| facts.trim() == "*") {
+        let failure = INVALID_PARAMETER.failure("facts: CSV and Parquet need names, as each is a column");
         return Err(failure.help("name them, or ask for `format=ndjson`"));
     }
     let named = facts.as_deref().unwrap_or_default().split(',').map(str::trim);
@@ -153,17 +196,20 @@ pub(crate) async fn exported(
     let (media, name) = match format {
         ExportFormat::Csv => ("text/csv; charset=utf-8; header=present", "decisions.csv"),
         ExportFormat::Ndjson => (JSON_LINES, "decisions.ndjson"),
+        ExportFormat::Parquet => ("application/vnd.apache.parquet", "decisions.parquet"),
     };
+    let is_table = format == ExportFormat::Parquet;
+    let table = is_table.then(|| table(node, filter.pipeline.as_deref(), &columns)).transpose()?;
     node.audit.check()?;
     note("export", name);
     note("pipeline", filter.pipeline.clone().unwrap_or_default());
     let (node, after, end) = (Arc::clone(node), params.after, Instant::now() + PATIENCE);
-    let mut running = RunningExport { node, filter, format, facts, columns, after, left, end };
+    let mut running = RunningExport { node, filter, format, facts, columns, table, after, left, end };
     // What is wrong with a query is said before anything is sent.
     let first = running.page().await?;
     let mut begin =
         if format == ExportFormat::Csv { csv_head(&running.columns) } else { String::new() }.into_bytes();
-    begin.extend_from_slice(&running.written(&first));
+    begin.extend_from_slice(&running.written(first).await.map_err(|error| unwritten(&error))?);
     let begin = once(std::future::ready(Ok(Bytes::from(begin))));
     let rest = unfold(Some(running), async |running| {
         let mut running = running?;
@@ -173,8 +219,12 @@ pub(crate) async fn exported(
             true => Err(io::Error::other("the export takes too long")),
             false => running.page().await.map_err(|failure| io::Error::other(failure.problem().detail)),
         };
-        match page {
-            Ok(page) => Some((Ok(running.written(&page)), Some(running))),
+        let written = match page {
+            Ok(page) => running.written(page).await.map_err(io::Error::other),
+            Err(error) => Err(error),
+        };
+        match written {
+            Ok(written) => Some((Ok(written), Some(running))),
             Err(error) => Some((Err(error), None)),
         }
     });

@@ -31,7 +31,7 @@ use crate::core::reading_pool::asked_by;
 use crate::core::shares::Caller;
 use crate::core::telemetry::RequestTrace;
 use crate::core::tokens::names_this_host;
-use crate::core::viewer::{UPLOAD, Viewer, asks_for_console};
+use crate::core::viewer::{LIST_UPLOAD, UPLOAD, Viewer, asks_for_console};
 use crate::protocol::http::access::{AccessRule, CONTENT_READ, RouteAccess};
 use crate::protocol::http::body;
 use crate::protocol::http::events::{self, DECIDE};
@@ -184,9 +184,9 @@ async fn admit(
     } else if is_asked_by_visitors {
         Some(site_challenge::BODY_BYTES_MAX)
     } else {
-        // A form with an event in it may be as large as an event.
-        let has_event = is_viewer && route == UPLOAD;
-        (is_console && !has_event).then_some(if is_viewer { FORM_BYTES_MAX } else { LOGIN_BYTES_MAX })
+        // A form with an event or a list in it may be as large as these.
+        let has_file = is_viewer && [UPLOAD, LIST_UPLOAD].contains(&route);
+        (is_console && !has_file).then_some(if is_viewer { FORM_BYTES_MAX } else { LOGIN_BYTES_MAX })
     };
     let deadline = tokio::time::Instant::from_std(started + node.timeout());
     let deadline = Deadline::at(deadline);

@@ -1,6 +1,7 @@
 //! Limits over HTTP: what is taken, looked at, given back and set, and how callers are told.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -10,12 +11,17 @@ use axum::response::{IntoResponse, Response};
 use engine::limit::{LimitExceptionError, LimitKeyError, TakeResult};
 use plan::Plan;
 use plan::limit::{LimitException, LimitPlan};
+use serde::Deserialize;
 use stats::Quality;
+use tokio::runtime::Handle;
+use utoipa::IntoParams;
 
-use super::JsonBody;
+use super::{JsonBody, QueryParams};
 use crate::api::{self, LimitValues};
+use crate::core::answer_cache::FullestQuery;
+use crate::core::answering::answered;
 use crate::core::blocking::blocking;
-use crate::core::grant::note;
+use crate::core::grant::{may_read_content, note};
 use crate::core::node::Node;
 use crate::core::problem::{
     HttpFailure, INTERNAL, INVALID_PARAMETER, MEDIA_TYPE, NOT_FOUND, OVERLOADED, ProblemResponses,
@@ -23,6 +29,10 @@ use crate::core::problem::{
 };
 use crate::protocol::limit_group::{LimitGroup, limit_fields};
 
+/// Keys of a limit that are shown unless the caller wants another number of them.
+const SHOWN: usize = 10;
+/// Most keys of a limit that are shown.
+const SHOWN_MAX: usize = 1000;
 /// The registry of problem types from draft-ietf-httpapi-ratelimit-headers.
 const TYPES: &str = "https://iana.org/assignments/http-problem-types#";
 
@@ -113,6 +123,51 @@ pub(crate) async fn limits(State(node): State<Arc<Node>>) -> Json<Vec<api::Limit
     let info =
         |limit: &Arc<LimitPlan>| api::LimitInfo::new(limit, node.engine.posted_exceptions(&limit.name).len());
     Json(plan.limits.iter().map(info).collect())
+}
+
+/// The parameters of a request for the fullest keys.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct FullestParams {
+    /// The limit; all of them if none is named.
+    pub(crate) name: Option<String>,
+    /// Most keys of each limit that are wanted, 1 to 1000; 10 if it is not said.
+    pub(crate) limit: Option<usize>,
+}
+
+/// Lists the keys that have used most of a limit, or of each, by now, and those that it has banned. Limits that are off are
+/// left out. Costs as much as `/v1/top`, once for all limits, and is given again as there. In a cluster, of the keys that
+/// this node has in memory.
+#[utoipa::path(
+    get,
+    path = "/v1/limits/fullest",
+    tag = "limits",
+    operation_id = "limits_fullest",
+    params(FullestParams),
+    responses((status = 200, description = "The limits with their fullest keys", body = [api::FullestKeysJson]), ProblemResponses),
+)]
+pub(crate) async fn fullest(
+    State(node): State<Arc<Node>>,
+    QueryParams(FullestParams { name, limit }): QueryParams<FullestParams>,
+) -> Result<Json<Vec<api::FullestKeysJson>>, HttpFailure> {
+    let count = limit.unwrap_or(SHOWN);
+    if !(1..=SHOWN_MAX).contains(&count) {
+        return Err(INVALID_PARAMETER.failure(format!("limit: expected 1 to {SHOWN_MAX}")));
+    }
+    let plan = node.engine.plan();
+    let limits = match &name {
+        Some(name) => vec![Arc::clone(named(&plan, name)?)],
+        None => plan.limits.clone(),
+    };
+    let (engine, now) = (Arc::clone(&node.engine), node.now());
+    let rank = move |query: &FullestQuery, is_over: &(dyn Fn() -> bool + Sync)| {
+        Handle::current().block_on(engine.fullest(&query.limits, query.count, now, is_over))
+    };
+    let query = FullestQuery { limits, count };
+    let fills = answered(&node, |node| &node.fullest, query, node.timeout(), rank).await?;
+    let may_read = may_read_content();
+    Ok(Json(fills.iter().map(|fill| api::FullestKeysJson::new(fill).of_reader(may_read)).collect()))
 }
 
 /// Takes from a limit, and from those taken with it.
@@ -216,7 +271,7 @@ pub(super) async fn settle(
     request_body = api::LimitReset,
     responses((status = 200, description = "What it says then", body = api::LimitAnswer), ProblemResponses),
 )]
-pub(super) async fn reset(
+pub(crate) async fn reset(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
     JsonBody(reset): JsonBody<api::LimitReset>,
@@ -228,10 +283,11 @@ pub(super) async fn reset(
     for take in group.takes(Some(reset.used)) {
         node.engine.set_used(take, node.now()).await?;
     }
+    node.fullest.forget(Instant::now());
     Ok(Json(looked(&node, &group, Some(0)).await))
 }
 
-/// Lists the posted overrides of a limit.
+/// Lists the overrides of a limit: those posted, and those of the configuration.
 #[utoipa::path(
     get,
     path = "/v1/limits/{name}/overrides",
@@ -239,7 +295,7 @@ pub(super) async fn reset(
     params(("name" = String, Path, description = "The limit")),
     responses((status = 200, description = "The overrides", body = api::LimitOverrides), ProblemResponses),
 )]
-pub(super) async fn overrides(
+pub(crate) async fn overrides(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
 ) -> Result<Json<api::LimitOverrides>, HttpFailure> {
@@ -247,7 +303,9 @@ pub(super) async fn overrides(
     let limit = named(&plan, &name)?;
     let posted = node.engine.posted_exceptions(&limit.name).into_iter();
     let overrides = posted.map(|exception| api::LimitOverride::new(limit, exception)).collect();
-    Ok(Json(api::LimitOverrides { overrides }))
+    let configured = limit.exceptions.iter().cloned();
+    let configured = configured.map(|exception| api::LimitOverride::new(limit, exception)).collect();
+    Ok(Json(api::LimitOverrides { overrides, configured }))
 }
 
 /// Posts an override, replacing an earlier one of the same key.
@@ -259,7 +317,7 @@ pub(super) async fn overrides(
     request_body = api::LimitOverride,
     responses((status = 200, description = "The overrides by now", body = api::LimitOverrides), ProblemResponses),
 )]
-pub(super) async fn put_override(
+pub(crate) async fn put_override(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
     JsonBody(wanted): JsonBody<api::LimitOverride>,
@@ -298,5 +356,6 @@ pub(super) async fn put_override(
             INTERNAL.failure("overrides could not be written").help("the node's log says why")
         }
     })?;
+    node.fullest.forget(Instant::now());
     overrides(State(node), Path(name)).await
 }

@@ -3,6 +3,7 @@
 mod access;
 pub(crate) mod audit;
 pub(crate) mod backtests;
+pub(crate) mod ban_import;
 pub(crate) mod bans;
 pub(crate) mod batch;
 pub(crate) mod body;
@@ -28,6 +29,7 @@ pub(crate) mod notifications;
 pub(crate) mod posted_values;
 pub(crate) mod reviews;
 pub(crate) mod rules;
+pub(crate) mod searches;
 pub(crate) mod sessions;
 pub(crate) mod similar;
 pub(crate) mod sinks;
@@ -128,6 +130,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
         .routes(routes!(decisions::list))
         .routes(routes!(decision_export::export))
         .routes(routes!(decisions::stream))
+        .routes(routes!(searches::searches, searches::save, searches::remove))
         .routes(routes!(decisions::common))
         .routes(routes!(decisions::statistics))
         .routes(routes!(decisions::counts))
@@ -138,6 +141,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
         .routes(routes!(bans::ips))
         .routes(routes!(bans::search))
         .routes(routes!(posted_values::allow_list, posted_values::allow, posted_values::disallow))
+        .routes(routes!(ban_import::import))
         .routes(routes!(crowdsec::lookup))
         .routes(routes!(crowdsec::stream))
         .routes(routes!(crowdsec::alerts))
@@ -168,6 +172,7 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
         .routes(routes!(learners::learners))
         .routes(routes!(learners::anomalies))
         .routes(routes!(limits::limits))
+        .routes(routes!(limits::fullest))
         .routes(routes!(limits::take))
         .routes(routes!(limits::peek))
         .routes(routes!(limits::refund))

@@ -5,10 +5,8 @@ use std::io::{self, BufReader, Read};
 use std::path::PathBuf;
 
 use event::Span;
-use plan::formats::block_list::{self, BlockListFormat};
-use server::api::ProblemJson;
+use plan::formats::block_list::{self, BlockListEntry, BlockListFormat};
 
-use crate::client::CallError;
 use crate::console::{Output, Progress, printable, say};
 use crate::exit::{CommandError, Exit};
 use crate::input::messages::STDIN;
@@ -16,9 +14,13 @@ use crate::interrupt::Interrupt;
 use crate::options::TargetServerOptions;
 
 /// Refused entries that are named one by one.
-const NAMED_MAX: u64 = 20;
+const NAMED_MAX: usize = 20;
 /// Most entries of a list.
 const ENTRIES_MAX: usize = 1_000_000;
+/// Entries that are sent at once: a user who stops it does not wait for more.
+const SENT: usize = 10_000;
+/// Longest time that an entry is sent with, in seconds.
+const MOST_SECONDS: i64 = u32::MAX as i64;
 
 /// Ban the addresses and networks of a list: plain, CIDR, ipset, FireHOL, Spamhaus DROP, CrowdSec
 #[derive(clap::Args)]
@@ -88,31 +90,44 @@ pub(super) fn run(args: &BansImportArgs) -> Result<Exit, CommandError> {
     }
     let (client, interrupt) = (args.server.client()?, Interrupt::watch(None));
     let progress = Progress::new("bans", Some(entries.len() as u64));
-    let (mut banned, mut refused) = (0u64, 0u64);
-    for entry in &entries {
-        if interrupt.raised() {
-            return Ok(Exit::Interrupted);
-        }
-        let lasts = entry.lasts.unwrap_or(args.lasts);
-        let value = entry.network.to_string();
-        match client.ban(args.pipeline.as_deref(), &args.kind, &args.label, &value, lasts) {
-            Ok(()) => banned += 1,
-            Err(CallError::Refused(problem)) if is_of_value(&problem) => {
-                refused += 1;
-                if refused <= NAMED_MAX {
-                    progress.say(format_args!("{}", printable(&problem.detail)));
-                }
+    let (mut banned, mut refused) = (0usize, 0usize);
+    for part in entries.chunks(SENT) {
+        let list = sent(part);
+        let mut passed = 0;
+        while passed < part.len() {
+            if interrupt.raised() {
+                return Ok(Exit::Interrupted);
             }
-            Err(error) => return Err(error.into()),
+            let pipeline = args.pipeline.as_deref();
+            let done = client.import_bans(pipeline, &args.kind, &args.label, args.lasts, passed, &list)?;
+            if done.passed <= passed {
+                let why = done.stopped.unwrap_or_else(|| "the server does not go on".to_owned());
+                return Err(CommandError::new(format_args!(
+                    "{banned} are banned, then: {}",
+                    printable(&why)
+                )));
+            }
+            for refusal in done.refusals.iter().take(NAMED_MAX.saturating_sub(refused)) {
+                progress.say(format_args!("{}", printable(&refusal.detail)));
+            }
+            banned += done.banned;
+            refused += done.refused;
+            progress.add((done.passed - passed) as u64);
+            passed = done.passed;
         }
-        progress.add(1);
     }
     drop(progress);
     say(format_args!("{banned} addresses and networks are banned, {refused} were refused"));
     Ok(if bad.count > 0 || refused > 0 { Exit::Found } else { Exit::Fine })
 }
 
-/// Returns true if a value was refused: the next one may do.
-fn is_of_value(problem: &ProblemJson) -> bool {
-    problem.kind.ends_with("invalid-parameter") && problem.detail.starts_with("value:")
+/// Entries in the form of `ipset save`, which has room for the time of each.
+fn sent(entries: &[BlockListEntry]) -> String {
+    let mut list = String::new();
+    for BlockListEntry { network, lasts } in entries {
+        let timeout =
+            lasts.map(|lasts| format!(" timeout {}", lasts.0.div_euclid(1_000_000).clamp(1, MOST_SECONDS)));
+        list.push_str(&format!("add list {network}{}\n", timeout.unwrap_or_default()));
+    }
+    list
 }
