@@ -131,9 +131,8 @@ pub use review_queue::{
     ReviewerRecord, UnequalKey, VerdictCounts, VotePairCounts, VoteTimes,
 };
 pub use rule_notices::RuleNotice;
-pub use search::common::{CommonFact, CommonFacts, fact_conditions};
 pub use saved_searches::{POSTED_SEARCHES_MAX, PostedSearch, PostedSearchError};
-pub use search::common::{CommonFact, CommonFacts};
+pub use search::common::{CommonFact, CommonFacts, fact_conditions};
 pub use search::live::{DecisionWatch, WATCHERS_MAX, WatchedEvent};
 pub use search::statistics::{
     DecisionStatistics, JudgedCounts, MovedLine, ProbabilityBin, RuleStatistics, StatisticsQuery,

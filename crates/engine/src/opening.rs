@@ -30,8 +30,9 @@ use crate::review_queue::ReviewQueue;
 use crate::saved_searches::PostedSearches;
 use crate::sharing::SharingState;
 use crate::sinks::SinkTable;
-use crate::{Engine, LedgerHome, batch, directory, limit, posted_values, reload, unknown_fields};
-use crate::{Engine, LedgerHome, batch, directory, limit, reload, saved_searches, unknown_fields};
+use crate::{
+    Engine, LedgerHome, batch, directory, limit, posted_values, reload, saved_searches, unknown_fields,
+};
 
 impl Engine {
     /// Opens a data directory: its ledger, which locks it, and its journal.

@@ -10,7 +10,16 @@ use event::{Span, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::api::{
-    AllowEntryJson, AllowListJson, AllowRequest, AnomaliesJson, AuditJson, AuditVerificationJson, BacktestJson, BacktestRequest, BanImportJson, BatchError, BatchLine, CanaryRequest, ComparisonJson, CorrectionJson, CorrectionRequest, DecisionJson, DecisionPageJson, DecisionStatisticsJson, EraseJson, EraseRequest, ExplanationJson, FeedbackJson, FeedbackLine, FeedbackOutcomeJson, FullestKeysJson, HealthJson, LearnersJson, MailReportJson, NodesJson, NoteRequest, NotificationTestJson, NotificationsJson, PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson, ReadingsRequest, RelatedKeysJson, ReloadOutcomeJson, RemovedJson, ReviewAgreementJson, ReviewDecisionJson, ReviewJson, ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RuleImpactJson, RuleNamesJson, RulesJson, SearchRequest, SearchesJson, SimilarDecisionsJson, SnapshotJson, SnapshotsJson, TimelineJson, TopKeysJson, ValueNoteJson, ValueNotesJson, VersionTextJson,
+    AllowEntryJson, AllowListJson, AllowRequest, AnomaliesJson, AuditJson, AuditVerificationJson,
+    BacktestJson, BacktestRequest, BanImportJson, BatchError, BatchLine, CanaryRequest, ComparisonJson,
+    CorrectionJson, CorrectionRequest, DecisionJson, DecisionPageJson, DecisionStatisticsJson, EraseJson,
+    EraseRequest, ExplanationJson, FeedbackJson, FeedbackLine, FeedbackOutcomeJson, FullestKeysJson,
+    HealthJson, LearnersJson, MailReportJson, NodesJson, NoteRequest, NotificationTestJson,
+    NotificationsJson, PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson, ReadingsRequest,
+    RelatedKeysJson, ReloadOutcomeJson, RemovedJson, ReviewAgreementJson, ReviewDecisionJson, ReviewJson,
+    ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RuleImpactJson,
+    RuleNamesJson, RulesJson, SearchRequest, SearchesJson, SimilarDecisionsJson, SnapshotJson, SnapshotsJson,
+    TimelineJson, TopKeysJson, ValueNoteJson, ValueNotesJson, VersionTextJson,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};

@@ -14,7 +14,7 @@ const NAME: &str = "contents.json";
 /// Largest list that is read.
 const BYTES_MAX: u64 = 64 << 10;
 /// Files that are listed once they are there, and what is gone with them.
-const LISTED: [(&str, &str); 15] = [
+const LISTED: [(&str, &str); 16] = [
     ("counts.bin", "what was counted of decisions over time"),
     ("journal/segments", "the decisions that were logged"),
     ("labels.ndjson", "the labels that enforcement points were told of"),

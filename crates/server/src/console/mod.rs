@@ -9,9 +9,9 @@
 //! freed of signs that turn text around ([`format::plain`]). Texts are in one file ([`texts`]). Nothing comes from another host,
 //! nothing runs or is styled inside of a page. A form that changes something carries its viewer's secret ([`visit::ConsoleForm`]).
 
-mod allow_list;
 mod agreement;
 mod alike;
+mod allow_list;
 mod assets;
 mod ban_import;
 mod bans;
@@ -85,7 +85,6 @@ pub(crate) fn pages() -> Router<Arc<Node>> {
         .route("/console/notes/add", post(notes::add))
         .route("/console/notes/remove", post(notes::remove))
         .route("/console/key/reset", post(notes::reset))
-        .route("/console/limits", get(bans::limits))
         .route("/console/bans/import", get(ban_import::page).post(ban_import::take))
         .route("/console/limits", get(limits::page))
         .route("/console/limits/limit", get(limits::limit))
