@@ -172,6 +172,30 @@ impl Set {
         self.count == 0
     }
 
+    /// Returns the entries from a place on, in their order: texts as they are, networks as the fewest that have the same addresses.
+    pub fn entries_from(&self, place: usize) -> Box<dyn Iterator<Item = String> + '_> {
+        match &self.entries {
+            SetEntries::Strings(texts) | SetEntries::Domains(texts) => {
+                let count = u32::try_from(texts.len()).unwrap_or(u32::MAX);
+                let first = u32::try_from(place).unwrap_or(u32::MAX);
+                Box::new((first..count).map(|number| texts.get(number).to_owned()))
+            }
+            SetEntries::Integers(integers) => Box::new(integers.iter().skip(place).map(i64::to_string)),
+            SetEntries::Networks(networks) => {
+                Box::new(networks.ranges_within().skip(place).map(|network| network.to_string()))
+            }
+        }
+    }
+
+    /// Returns whether a value is in it, as a condition would find it.
+    pub fn has(&self, text: &str) -> bool {
+        match self.kind() {
+            SetType::String | SetType::Domain => self.has_str(text),
+            SetType::Integer => text.parse().is_ok_and(|integer| self.has_integer(integer)),
+            SetType::Ip => text.parse().is_ok_and(|ip| self.has_ip(ip)),
+        }
+    }
+
     /// SHA-256 of its type and entries, whatever their order: sets of equal digest find the same.
     pub fn digest(&self) -> &[u8; 32] {
         &self.digest

@@ -18,8 +18,8 @@ use server::api::{
     NotificationsJson, PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson, ReadingsRequest,
     RelatedKeysJson, ReloadOutcomeJson, RemovedJson, ReviewAgreementJson, ReviewDecisionJson, ReviewJson,
     ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RuleImpactJson,
-    RuleNamesJson, RulesJson, SearchRequest, SearchesJson, SimilarDecisionsJson, SnapshotJson, SnapshotsJson,
-    TimelineJson, TopKeysJson, ValueNoteJson, ValueNotesJson, VersionTextJson,
+    RuleNamesJson, RulesJson, SearchRequest, SearchesJson, SetEntriesJson, SetsJson, SimilarDecisionsJson,
+    SnapshotJson, SnapshotsJson, TimelineJson, TopKeysJson, ValueNoteJson, ValueNotesJson, VersionTextJson,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
@@ -367,6 +367,24 @@ impl ApiClient {
         ];
         query.extend(pipeline.map(|name| ("pipeline", name)));
         self.call(Method::POST, "/v1/bans/import", &query, &[("content-type", "text/plain")], list.as_bytes())
+    }
+
+    /// Returns the sets of a pipeline.
+    pub(crate) fn sets(&self, pipeline: Option<&str>) -> Result<SetsJson, CallError> {
+        let query = pipeline.map(|name| ("pipeline", name));
+        self.get("/v1/sets", query.as_slice())
+    }
+
+    /// Returns a page of the entries of a set.
+    pub(crate) fn set_entries(
+        &self,
+        name: &str,
+        pipeline: Option<&str>,
+        asked: QueryPairs<'_>,
+    ) -> Result<SetEntriesJson, CallError> {
+        let mut query = asked.to_vec();
+        query.extend(pipeline.map(|name| ("pipeline", name)));
+        self.get(&format!("/v1/sets/{}", escaped(name)), &query)
     }
 
     /// Returns the posted entries of the allow list, and which part of the list a value is on.

@@ -130,6 +130,7 @@ impl<'a> PipelineDraft<'a> {
                 limits: Table::default(),
                 columns,
                 tables,
+                sets: sets.iter().map(|set| (set.name.clone(), Arc::clone(&set.set))).collect(),
                 phrases,
                 robots: robots.map(Arc::new),
                 applications,

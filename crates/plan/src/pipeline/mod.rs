@@ -151,6 +151,8 @@ pub struct Pipeline {
     pub columns: InputColumns,
     /// The tables in which values are looked up.
     pub tables: Vec<TablePlan>,
+    /// The sets that conditions seek values in, by name.
+    pub sets: Vec<(String, Arc<judge::Set>)>,
     /// Sets of phrases.
     pub phrases: Vec<PhrasePlan>,
     /// Robots that say who they are, if requests are looked at for them.

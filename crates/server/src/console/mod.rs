@@ -37,6 +37,7 @@ mod reviews;
 mod rules;
 mod score_fit;
 mod session;
+mod sets;
 mod settings;
 mod similar;
 mod texts;
@@ -95,6 +96,7 @@ pub(crate) fn pages() -> Router<Arc<Node>> {
         .route("/console/rules/names", get(editor::names))
         .route("/console/rules/trial/cancel", post(editor::cancel))
         .route("/console/rules/fit", post(score_fit::begin))
+        .route("/console/rules/set", get(sets::page))
         .route("/console/rules/version", get(version::page))
         .route("/console/rules/impact", get(impact::page))
         .route("/console/rules/correct", post(impact::correct))

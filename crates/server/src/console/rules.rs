@@ -13,6 +13,7 @@ use super::charts::share_bar;
 use super::format::{CELL, distance, number, percent, plain, points, signed, time, url, value};
 use super::frame::{ConsoleSection, redirect, secret};
 use super::learners::{self, total};
+use super::sets;
 use super::texts::{counted, fill, t, word};
 use super::visit::{ConsoleForm, ConsoleVisit, PageFailure};
 use crate::api::{
@@ -51,6 +52,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     let params = || QueryParams(RulesParams { pipeline: Some(name.clone()) });
     let versions = rules::rules(State(visit.node.clone()), params()).await?.0;
     let comparison = rules::comparison(State(visit.node.clone()), params()).await.ok().map(|json| json.0);
+    let sets = sets::list(&visit, &name).await?;
     // A journal that cannot be searched takes nothing from what is known of the rules.
     let made = learners::latest(&visit, &name).await.ok();
     let content = match pipelines.iter().find(|pipeline| pipeline.name == name) {
@@ -62,7 +64,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
                 versions: &versions,
                 made: made.as_ref(),
             };
-            page.content(&pipelines, comparison.as_ref())
+            page.content(&pipelines, comparison.as_ref(), &sets)
         }
         None => html! {},
     };
@@ -80,7 +82,12 @@ struct RulesPage<'a> {
 }
 
 impl RulesPage<'_> {
-    fn content(&self, pipelines: &[PipelineJson], comparison: Option<&ComparisonJson>) -> Markup {
+    fn content(
+        &self,
+        pipelines: &[PipelineJson],
+        comparison: Option<&ComparisonJson>,
+        sets: &Markup,
+    ) -> Markup {
         let pipeline = self.pipeline;
         let chosen =
             self.query.rule.as_ref().and_then(|name| pipeline.rules.iter().find(|rule| rule.name == *name));
@@ -127,6 +134,7 @@ impl RulesPage<'_> {
                 aside aria-label=(t("rules.versions")) {
                     @if let Some(comparison) = comparison { (self.candidate(comparison)) }
                     (self.history())
+                    (sets)
                 }
             }
         }

@@ -49,6 +49,7 @@ mod resp;
 mod reviews;
 mod rspamd;
 mod rules;
+mod sets;
 mod spamc;
 mod statistics;
 mod strangers;

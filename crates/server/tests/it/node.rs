@@ -5,10 +5,13 @@ use serde_json::Value;
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 102] = [
+pub(crate) const ROUTES: [(&str, &str); 116] = [
+    ("delete", "/v1/allow"),
     ("delete", "/v1/backtests/{id}"),
     ("delete", "/v1/bans"),
     ("delete", "/v1/nodes/{number}"),
+    ("delete", "/v1/notes"),
+    ("delete", "/v1/searches"),
     ("delete", "/v1/sessions/{id}"),
     ("get", "/"),
     ("get", "/crowdsec/v1/alerts"),
@@ -20,6 +23,7 @@ pub(crate) const ROUTES: [(&str, &str); 102] = [
     ("get", "/metrics"),
     ("get", "/openapi.json"),
     ("get", "/readyz"),
+    ("get", "/v1/allow"),
     ("get", "/v1/anomalies"),
     ("get", "/v1/audit"),
     ("get", "/v1/audit/export"),
@@ -39,14 +43,17 @@ pub(crate) const ROUTES: [(&str, &str); 102] = [
     ("get", "/v1/decisions/statistics"),
     ("get", "/v1/decisions/stream"),
     ("get", "/v1/decisions/{id}"),
+    ("get", "/v1/decisions/{id}/similar"),
     ("get", "/v1/erase"),
     ("get", "/v1/gate/{name}/{step}"),
     ("get", "/v1/keys"),
     ("get", "/v1/keys/related"),
     ("get", "/v1/learners"),
     ("get", "/v1/limits"),
+    ("get", "/v1/limits/fullest"),
     ("get", "/v1/limits/{name}/overrides"),
     ("get", "/v1/nodes"),
+    ("get", "/v1/notes"),
     ("get", "/v1/notifications"),
     ("get", "/v1/pipelines"),
     ("get", "/v1/reputations"),
@@ -59,7 +66,10 @@ pub(crate) const ROUTES: [(&str, &str); 102] = [
     ("get", "/v1/rules/impact"),
     ("get", "/v1/rules/names"),
     ("get", "/v1/rules/versions/{version}"),
+    ("get", "/v1/searches"),
     ("get", "/v1/sessions"),
+    ("get", "/v1/sets"),
+    ("get", "/v1/sets/{name}"),
     ("get", "/v1/settings"),
     ("get", "/v1/sinks"),
     ("get", "/v1/snapshots"),
@@ -69,8 +79,10 @@ pub(crate) const ROUTES: [(&str, &str); 102] = [
     ("get", "/v1/top"),
     ("post", "/crowdsec/v1/usage-metrics"),
     ("post", "/crowdsec/v1/watchers/login"),
+    ("post", "/v1/allow"),
     ("post", "/v1/backtests"),
     ("post", "/v1/bans"),
+    ("post", "/v1/bans/import"),
     ("post", "/v1/batch/decide"),
     ("post", "/v1/batch/observe"),
     ("post", "/v1/challenges"),
@@ -88,6 +100,7 @@ pub(crate) const ROUTES: [(&str, &str); 102] = [
     ("post", "/v1/limits/{name}/reset"),
     ("post", "/v1/limits/{name}/settle"),
     ("post", "/v1/limits/{name}/take"),
+    ("post", "/v1/notes"),
     ("post", "/v1/notifications/{name}/test"),
     ("post", "/v1/observe"),
     ("post", "/v1/peek"),
@@ -108,6 +121,7 @@ pub(crate) const ROUTES: [(&str, &str); 102] = [
     ("post", "/v1/sessions"),
     ("post", "/v1/snapshots"),
     ("put", "/v1/limits/{name}/overrides"),
+    ("put", "/v1/searches"),
 ];
 
 #[test]

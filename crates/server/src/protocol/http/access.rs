@@ -164,6 +164,8 @@ const ROUTES: &[RouteAccess] = &[
     get("/v1/rules/names", Read).asked(),
     get("/v1/rules/versions/{version}", Read).asked(),
     get("/v1/searches", ReadContent),
+    get("/v1/sets", Read).asked(),
+    get("/v1/sets/{name}", Read).asked(),
     get("/v1/sinks", Read),
     get("/v1/sources", Read),
     get("/v1/timeline", Read).asked(),

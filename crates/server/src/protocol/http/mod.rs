@@ -31,6 +31,7 @@ pub(crate) mod reviews;
 pub(crate) mod rules;
 pub(crate) mod searches;
 pub(crate) mod sessions;
+pub(crate) mod sets;
 pub(crate) mod similar;
 pub(crate) mod sinks;
 pub(crate) mod site_challenge;
@@ -187,6 +188,8 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
         .routes(routes!(rules::comparison))
         .routes(routes!(rules::version))
         .routes(routes!(rules::names))
+        .routes(routes!(sets::sets))
+        .routes(routes!(sets::entries))
         .routes(routes!(corrections::impact))
         .routes(routes!(corrections::correct, corrections::progress))
         .routes(routes!(backtests::begin, backtests::list))

@@ -6,6 +6,7 @@ mod coverage;
 mod fmt;
 mod list;
 mod rollout;
+mod sets;
 mod test;
 
 use crate::exit::{CommandError, Exit};
@@ -41,6 +42,7 @@ enum RulesCommand {
     Rollback(rollout::RulesRollbackArgs),
     Show(rollout::RulesShowArgs),
     Names(rollout::RulesNamesArgs),
+    Sets(sets::RulesSetsArgs),
     Impact(correct::RulesImpactArgs),
     Correct(correct::RulesCorrectArgs),
     Compare(rollout::RulesCompareArgs),
@@ -61,6 +63,7 @@ pub(crate) fn run(args: RulesArgs) -> Result<Exit, CommandError> {
         RulesCommand::Versions(args) => rollout::versions(args),
         RulesCommand::Rollback(args) => rollout::rollback(args),
         RulesCommand::Names(args) => rollout::names(args),
+        RulesCommand::Sets(args) => sets::run(&args),
         RulesCommand::Impact(args) => correct::impact(args),
         RulesCommand::Correct(args) => correct::run(args),
         RulesCommand::Show(args) => rollout::show_version(args),
