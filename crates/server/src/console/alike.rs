@@ -135,7 +135,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
                     (secret(&visit.viewer))
                     (asked.fields())
                     @if visit.viewer.person().is_none() { input type="hidden" name="by" value=(asked.by); }
-                    button.danger[asked.verdict == ReviewVerdict::Refuse].primary[asked.verdict == ReviewVerdict::Publish]
+                    button class=(if asked.verdict == ReviewVerdict::Refuse { "danger" } else { "primary" })
                         type="submit" name="verdict" value=(asked.verdict.name()) data-key=(if asked.verdict == ReviewVerdict::Refuse { "x" } else { "p" }) {
                         @match asked.verdict {
                             ReviewVerdict::Publish => { (counted("alike.publish_one", "alike.publish", count)) }

@@ -387,7 +387,7 @@ pub(super) fn actions(
                     (fields(decided))
                     @for verdict in ReviewVerdict::ALL {
                         @let (key, text) = button(verdict);
-                        button.danger[verdict == ReviewVerdict::Refuse] type="submit" name="verdict" value=(verdict.name()) data-key=(key) { (t(text)) " " kbd aria-hidden="true" { (key) } }
+                        button class=[(verdict == ReviewVerdict::Refuse).then_some("danger")] type="submit" name="verdict" value=(verdict.name()) data-key=(key) { (t(text)) " " kbd aria-hidden="true" { (key) } }
                     }
                 }
                 @if is_own {

@@ -282,7 +282,8 @@ Object.assign(cases, {
   },
   async 'works through reviews by keys alone'(browser) {
     const page = await opened(browser), keys = async (...all) => { for (const key of all) await page.keyboard.press(key); };
-    const status = text => page.getByRole('status').filter({hasText: text}).waitFor();
+    // Keys are heard once the page is there as a whole.
+    const status = async text => { await page.getByRole('status').filter({hasText: text}).waitFor(); await page.waitForLoadState(); };
     const ids = () => page.locator('ul.queue > li a.row-link').allInnerTexts();
     const focused = () => page.evaluate(() => document.activeElement.closest('ul.queue > li')?.querySelector('a.row-link').innerText);
     await page.goto(`${open}${pages.reviews}&pipeline=comments&rule=LOOK`);
