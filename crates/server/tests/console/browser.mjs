@@ -220,6 +220,44 @@ Object.assign(cases, {
     await page.getByRole('status').filter({hasText: 'none: taken in for 2 decisions.'}).waitFor();
     await page.finish();
   },
+  async 'completes what is searched for, and saves the search'(browser) {
+    const page = await opened(browser);
+    await page.goto(open + '/console/decisions?pipeline=web&where=http.method+%3D%3D+%27GET%27');
+    const where = page.getByLabel('Condition, as in a rule');
+    await where.fill('');
+    await where.pressSequentially('http.statu');
+    await page.getByRole('option', {name: /^http\.status/}).first().waitFor();
+    await accessible(page, 'names of a search');
+    await page.keyboard.press('ArrowDown');
+    await page.keyboard.press('Enter');
+    assert.equal(await where.inputValue(), 'http.status');
+    await page.keyboard.type(' == 404');
+    await page.keyboard.press('Enter');
+    await page.waitForURL(/http\.status/);
+    await page.getByText('Save this search').click();
+    await page.getByLabel('Name', {exact: true}).fill('Not found');
+    await accessible(page, 'saving a search');
+    await picture(page, 'saving');
+    await page.getByRole('button', {name: 'Save', exact: true}).click();
+    await page.getByRole('status').filter({hasText: 'The search is saved'}).waitFor();
+    await page.getByRole('link', {name: 'Not found'}).waitFor();
+    await page.getByText('Save this search').click();
+    await page.getByRole('button', {name: 'Remove the search Not found'}).click();
+    await page.getByRole('status').filter({hasText: 'The search is removed'}).waitFor();
+    await page.finish();
+  },
+  async 'looks at a list of bans, and imports it'(browser) {
+    const page = await opened(browser);
+    await page.goto(open + '/console/bans/import');
+    await page.getByLabel('Text', {exact: true}).fill('203.0.113.77\nnobody\n127.0.0.1\n');
+    await page.getByRole('button', {name: 'Preview'}).click();
+    await page.getByText('Nothing has changed').waitFor();
+    await accessible(page, 'a list that is looked at');
+    await picture(page, 'ban-preview');
+    await page.getByRole('button', {name: 'Ban them'}).click();
+    await page.getByText('The list is imported').waitFor();
+    await page.finish();
+  },
   async 'edits rules: leads to a mistake, completes names, tries while one types'(browser) {
     const page = await opened(browser);
     await page.goto(open + '/console/rules/edit?pipeline=web');

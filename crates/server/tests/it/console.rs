@@ -1006,7 +1006,7 @@ fn saved_searches_are_offered() {
         (&[("name", "probes"), ("ask.q", "x")][..], 409),
         (&[("name", ""), ("ask.q", "x")], 400),
         (&[("name", "a"), ("ask.last", "soon")], 400),
-        (&[("name", "a"), ("ask.pipeline", "none")], 404),
+        (&[("name", "a"), ("ask.pipeline", "none")], 400),
         (&[("name", "a"), ("ask.action", "refuse")], 400),
         (&[("name", "a"), ("ask.kind", "ip")], 400),
         (&[("name", "a"), ("ask.other", "x")], 400),

@@ -28,6 +28,11 @@ description = \"Attempts to log in\"
 key = [\"ip\"]
 count = 10
 per = \"10m\"
+ban = { after = 1, within = \"10m\", for = \"1h\" }
+
+[[limit.override]]
+key = [\"192.0.2.200\"]
+count = 100
 
 [[source]]
 name = \"nginx\"
@@ -118,6 +123,18 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
         let entry = json!({"value": "203.0.113.0/24", "why": text, "for": "30d"}).to_string();
         assert_eq!(server.post("/v1/allow", &[JSON], &entry).status, 200);
     }
+    for (client, cost) in [("192.0.2.7", 11), ("198.51.100.3", 10), ("198.51.100.4", 8), ("2001:db8::7", 2)] {
+        let taken = json!({"key": {"ip": client}, "cost": cost}).to_string();
+        server.post("/v1/limits/logins/take", &[JSON], &taken);
+    }
+    for client in ["198.51.100.9", "<b>\u{202e}nobody</b>"] {
+        let exception = json!({"key": {"ip": client}, "exempt": true}).to_string();
+        let url = "/v1/limits/logins/overrides";
+        assert_eq!(server.ask("PUT", url, &[JSON], exception.as_bytes()).status, 200);
+    }
+    let search =
+        json!({"name": "<b>probes\u{202e}</b>", "asks": {"pipeline": "web", "text": ".env"}}).to_string();
+    assert_eq!(server.ask("PUT", "/v1/searches", &[JSON], search.as_bytes()).status, 200);
     let version = server.get("/v1/rules?pipeline=web").json()["version"].as_str().unwrap().to_owned();
     let rules = "[[rule]]\nname = \"NEW\"\nwhen = \"http.status == 404\"\nscore = 20.0\n";
     assert_eq!(server.post("/v1/rules?pipeline=web", &[toml], rules).status, 200);
@@ -149,7 +166,9 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
         "bans": "/console/bans",
         "allowed": "/console/bans/allowed",
         "similar": format!("{}/similar", decision(&mail)),
+        "ban-import": "/console/bans/import",
         "limits": "/console/limits",
+        "limit": "/console/limits/limit?name=logins&value=198.51.100.9",
         "rules": "/console/rules",
         "rule": "/console/rules?pipeline=mail&sort=score",
         "editor": "/console/rules/edit?pipeline=web&rule=PROBE",

@@ -22,7 +22,9 @@ fn sets_are_shown_entry_by_entry() {
     configure(&directory, &sets);
     let server = start(&directory, &[]);
     let listed = server.get("/v1/sets?pipeline=web").json();
-    let of = |name: &str| listed["sets"].as_array().unwrap().iter().find(|set| set["name"] == name).unwrap().clone();
+    let of = |name: &str| {
+        listed["sets"].as_array().unwrap().iter().find(|set| set["name"] == name).unwrap().clone()
+    };
     assert_eq!(of("many"), json!({"name": "many", "type": "string", "entries": 301}));
     assert_eq!((of("nets")["type"].clone(), of("nets")["entries"].clone()), (json!("ip"), json!(2)));
     let get = |url: &str| server.get(&format!("/v1/sets/{url}")).json();
@@ -55,7 +57,9 @@ fn sets_are_shown_entry_by_entry() {
     ] {
         assert_eq!(get(&format!("{set}?has={value}"))["found"], json!(found), "{set} {value}");
     }
-    for (url, status) in [("/v1/sets/none", 404), ("/v1/sets/many?limit=0", 400), ("/v1/sets?pipeline=none", 422)] {
+    for (url, status) in
+        [("/v1/sets/none", 404), ("/v1/sets/many?limit=0", 400), ("/v1/sets?pipeline=none", 422)]
+    {
         let answer = server.get(url);
         assert_eq!(answer.status, status, "{url} {}", answer.body);
     }
