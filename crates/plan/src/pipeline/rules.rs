@@ -28,8 +28,8 @@ use crate::{RuleTestResult, entries};
 
 /// A set and where it is defined.
 pub(crate) struct SetDraft<'a> {
-    name: String,
-    set: Arc<Set>,
+    pub(super) name: String,
+    pub(super) set: Arc<Set>,
     origin: &'a ConfigOrigin,
 }
 
