@@ -461,7 +461,8 @@ mod tests {
         assert!((median - 3.0).abs() < 0.1, "{median}");
         let mut count = AgreementCount::default();
         for number in 0..REVIEWERS_MAX as u64 + 5 {
-            count.add(&item(number, &[(&format!("r{number}"), true, 1)], true, &[&format!("R{number}")], 1));
+            let (name, rule) = (format!("r{number}"), format!("R{number}"));
+            count.add(&item(number, &[(name.as_str(), true, 1)], true, &[rule.as_str()], 1));
         }
         let found = count.finish(UnequalKeys::default());
         assert_eq!((found.reviewers.len(), found.rule_sets.len()), (REVIEWERS_MAX, RULE_SETS_MAX));
