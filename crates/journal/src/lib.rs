@@ -405,6 +405,18 @@ impl Journal {
         Ok(())
     }
 
+    /// Returns every setting of a pipeline's version, one a line, as it was described; `None` if it is not there.
+    ///
+    /// # Errors
+    /// What the system says, or that the file is damaged.
+    pub fn configuration(&self, version: &str) -> Result<Option<String>, JournalError> {
+        let file = JournalFile::new(&self.shared.device, format!("{version}{PIPELINE_SUFFIX}"));
+        let bytes = read_side_file(&file)?;
+        bytes
+            .map(|bytes| String::from_utf8(bytes).map_err(|error| file.error(io::Error::other(error))))
+            .transpose()
+    }
+
     /// Returns the meaning of the rows of a pipeline's version.
     pub fn description(&self, version: &str) -> Result<Arc<VersionDescription>, JournalError> {
         /// Most that are kept in memory: all that is said of past decisions is of few versions.

@@ -569,25 +569,29 @@ impl Engine {
         Ok(VersionText { info, text: shelf.read(meant)?.text })
     }
 
-    /// Returns for each rule of a pipeline the time since which it is as it is, by the versions that are kept; rules that are as they
-    /// were in the oldest of these, or since a start, are left out. Blocks.
+    /// Returns for each rule of a pipeline the time since which it is as it is, by the newest versions that are kept; rules that are
+    /// as they were in the oldest of these, or since a start, are left out. Blocks.
     ///
     /// # Errors
-    /// [`ReloadError`] if a version cannot be read.
+    /// If the settings of a version cannot be read.
     pub fn rule_ages(
         &self,
         name: &str,
         is_over: CancellationCheck<'_>,
-    ) -> Result<BTreeMap<String, Time>, ReloadError> {
+    ) -> Result<BTreeMap<String, Time>, JournalError> {
         let state = self.standing();
         let versions = state.standing(name).map(|standing| &standing.versions[..]).unwrap_or_default();
-        let Some(shelf) = self.version_history.as_ref() else { return Ok(BTreeMap::new()) };
-        let (mut ages, mut before) = (BTreeMap::new(), None::<BTreeMap<String, toml::Value>>);
+        let Some(journal) = &self.journal else { return Ok(BTreeMap::new()) };
+        let (mut ages, mut before) = (BTreeMap::new(), None::<BTreeMap<String, String>>);
         for version in versions.iter().rev().take(VERSIONS_LOOKED_AT).rev() {
             if is_over() {
                 break;
             }
-            let rules = rules_of(&shelf.read(version)?.text);
+            let Some(settings) = journal.configuration(&version.version)? else { continue };
+            let entries = entries(&settings).into_iter();
+            let rules =
+                entries.filter_map(|(path, lines)| Some((path.strip_prefix("rule.")?.to_owned(), lines)));
+            let rules: BTreeMap<String, String> = rules.collect();
             if let (Some(before), Some(since)) = (&before, version.since()) {
                 for (rule, _) in rules.iter().filter(|(rule, own)| before.get(*rule) != Some(own)) {
                     ages.insert(rule.clone(), since);
@@ -935,12 +939,4 @@ fn restart(old: &NodePlan, new: &NodePlan) -> Vec<&'static str> {
         ("[[listener]]", old.listeners != new.listeners),
     ];
     changed.into_iter().filter(|(_, changed)| *changed).map(|(section, _)| section).collect()
-}
-
-/// Returns the rules of a version's text by their names.
-fn rules_of(text: &str) -> BTreeMap<String, toml::Value> {
-    let Ok(mut table) = text.parse::<toml::Table>() else { return BTreeMap::new() };
-    let Some(toml::Value::Array(rules)) = table.remove("rule") else { return BTreeMap::new() };
-    let named = rules.into_iter().filter_map(|rule| Some((rule.get("name")?.as_str()?.to_owned(), rule)));
-    named.collect()
 }

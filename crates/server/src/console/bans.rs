@@ -51,7 +51,10 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
                 button.primary type="submit" { (t("bans.search")) }
             }
         }
-        @if visit.viewer.may(ViewerRight::Enforce) { p { a.button href=(LIST_UPLOAD) { (t("bans.import_title")) } } }
+        p.buttons {
+            a.button href="/console/bans/allowed" { (t("allow.title")) }
+            @if visit.viewer.may(ViewerRight::Enforce) { a.button href=(LIST_UPLOAD) { (t("bans.import_title")) } }
+        }
         @if found.bans.is_empty() {
             div.empty {
                 @if q.is_empty() { p { (t("bans.none")) } p.dim { (t("bans.none_help")) } } @else { p { (t("bans.none_found")) } }
