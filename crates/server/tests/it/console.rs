@@ -906,7 +906,7 @@ fn lines_are_shown_with_what_came_of_them() {
 }
 
 /// The content of an answer that came in chunks.
-fn unchunked(answer: &Answer) -> String {
+pub(crate) fn unchunked(answer: &Answer) -> String {
     let (mut content, mut rest) = (String::new(), answer.body.as_str());
     while let Some((size, after)) = rest.split_once("\r\n") {
         let size = usize::from_str_radix(size, 16).unwrap();

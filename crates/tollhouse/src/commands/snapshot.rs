@@ -96,7 +96,9 @@ fn list(out: &mut Output, kept: &[KeptSnapshotJson]) -> Result<(), CommandError>
             TableCell::text(one.bytes.map(|bytes| HumanBytes(bytes).to_string()).unwrap_or_default(), DIM),
         ]);
     }
-    if !out.is_json() {
+    if !out.is_json() && kept.is_empty() {
+        say("There is no snapshot.");
+    } else if !out.is_json() {
         out.line(table)?;
     }
     out.flush()
