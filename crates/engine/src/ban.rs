@@ -60,7 +60,7 @@ const _: () = assert!(BANS_AT_ONCE <= ObserveRequest::OBSERVATIONS_MAX);
 
 /// A label that keys of a kind can be banned by.
 #[derive(Clone, Debug)]
-pub struct BanTarget<'p> {
+pub struct BannableLabel<'p> {
     pipeline: &'p Pipeline,
     kind: &'p KindPlan,
     label: &'p LabelPlan,
@@ -126,7 +126,7 @@ impl Engine {
         pipeline: &'p Pipeline,
         kind: &str,
         label: &str,
-    ) -> Result<BanTarget<'p>, BanError> {
+    ) -> Result<BannableLabel<'p>, BanError> {
         let plan = find_kind(pipeline, kind)?;
         let found =
             pipeline.labels.iter().find(|own| own.name == label && pipeline.kinds[own.of].kind == plan.kind);
@@ -138,14 +138,14 @@ impl Engine {
         let column =
             plan.fields.single().and_then(|field| pipeline.schema.columns().get(usize::from(field.slot.0)));
         let is_of_addresses = column.is_some_and(|column| column.kind == event::Type::Ip);
-        Ok(BanTarget { pipeline, kind: plan, label: found, decision, is_of_addresses })
+        Ok(BannableLabel { pipeline, kind: plan, label: found, decision, is_of_addresses })
     }
 
     /// Checks that the key of a value may be banned, and changes nothing. For a kind of addresses it may be a network.
     ///
     /// # Errors
     /// [`BanError`], but for the ledger's.
-    pub fn check_ban(&self, target: &BanTarget<'_>, value: &str) -> Result<CheckedBan, BanError> {
+    pub fn check_ban(&self, target: &BannableLabel<'_>, value: &str) -> Result<CheckedBan, BanError> {
         let kind = &target.kind.name;
         let range = AddressRange::parse(value.trim());
         if target.is_of_addresses && range.is_none() {
@@ -198,11 +198,11 @@ impl Engine {
     /// The ledger's; then nothing has changed.
     pub async fn keep_bans(
         &self,
-        target: &BanTarget<'_>,
+        target: &BannableLabel<'_>,
         bans: Vec<(CheckedBan, Span)>,
         now: Time,
     ) -> Result<(), LedgerError> {
-        let BanTarget { pipeline, kind, label, decision, .. } = target;
+        let BannableLabel { pipeline, kind, label, decision, .. } = target;
         let until = |lasts: &Span| now + (*lasts).min(label.keep);
         let mark = |(ban, lasts): &(CheckedBan, Span)| stats::Observation {
             key: Key { space: pipeline.space, kind: label.kind, shingle: ban.shingle },

@@ -66,7 +66,7 @@ use content_keys::ContentKeys;
 use reload::{RulesState, VersionHistory};
 
 pub use anomalies::{ANOMALY_SPAN, Anomaly, AnomalySort};
-pub use ban::{BANS_AT_ONCE, BanError, BanTarget, CheckedBan};
+pub use ban::{BANS_AT_ONCE, BanError, BannableLabel, CheckedBan};
 pub use ban_list::{AddressRange, Ban, BanChanges, BanList, BanScope, LabelSource};
 pub use block_lists::BLOCK_LIST_ENTRIES_MAX;
 pub use candidate::{CandidateComparison, CandidateExample, ComparedVerdict};

@@ -28,7 +28,7 @@ const LOOKS: usize = ObserveRequest::OBSERVATIONS_MAX / 2;
 pub struct LimitFill {
     /// The limit.
     pub limit: Arc<LimitPlan>,
-    /// Those that are banned, and then the others by the share that they have used, the fullest first.
+    /// The banned ones, and then the others by the share that they have used, the fullest first.
     pub keys: Vec<FullestKey>,
 }
 
@@ -233,7 +233,7 @@ struct KeyValuesFinder<'a> {
     /// A row of each pipeline, and the pipeline of the row that is read.
     rows: Vec<Facts>,
     current: usize,
-    /// For each limit the keys, by what they are counted under.
+    /// The keys of each limit, by what they are counted under.
     wanted: Vec<HashMap<Shingle, Option<Vec<String>>>>,
     unnamed: usize,
 }

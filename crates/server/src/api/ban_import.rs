@@ -52,7 +52,7 @@ pub struct RefusedEntryJson {
 pub struct BadLineJson {
     /// Its number, from 1; of JSON that of the decision.
     pub line: u64,
-    /// What is wrong with it.
+    /// The mistake in it.
     pub detail: String,
 }
 

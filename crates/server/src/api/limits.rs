@@ -185,9 +185,9 @@ pub struct LimitProblem {
 /// The overrides of a limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LimitOverrides {
-    /// Those that were posted, in the order in which they were.
+    /// The posted ones, in the order in which they were.
     pub overrides: Vec<LimitOverride>,
-    /// Those of the configuration. One that was posted stands over one of the same key.
+    /// The ones of the configuration. One that was posted stands over one of the same key.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub configured: Vec<LimitOverride>,
 }

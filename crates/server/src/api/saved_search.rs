@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Searches)]
 pub struct SearchesJson {
-    /// Those of the configuration, and then those that were saved.
+    /// The ones of the configuration, and then those that were saved.
     pub searches: Vec<SearchJson>,
 }
 

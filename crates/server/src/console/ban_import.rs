@@ -101,7 +101,7 @@ fn refused(failure: &HttpFailure) -> Markup {
     }
 }
 
-/// What a list has, or what was banned by it.
+/// Tells what a list has, or what was banned by it.
 fn outcome(done: &BanImportJson, dry_run: bool, is_long: bool) -> Markup {
     let n = |n: usize| number(n as u64);
     let title = if dry_run { t("bans.import_preview") } else { t("bans.import_done") };

@@ -26,7 +26,7 @@ const NAMED_MAX: usize = 20;
 /// The braces of a list in JSON, which is one value: an entry has a few beside its own.
 const BRACES_MAX: usize = 16 * ENTRIES_MAX;
 
-/// What is to be banned by a list.
+/// The parameters of an import.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
