@@ -88,6 +88,11 @@ const CONSOLE_CHANGE: &str = "console";
 
 /// Pages and forms of the console that the audit log names as it names the routes that they use.
 const CONSOLE_ACTIONS: &[(&str, &str)] = &[
+    ("/console/allow/add", "allow.add"),
+    ("/console/allow/remove", "allow.remove"),
+    ("/console/key/reset", "erase"),
+    ("/console/notes/add", "note.add"),
+    ("/console/notes/remove", "note.remove"),
     ("/console/settings/access/end", "session.end"),
     ("/console/settings/audit", "audit.read"),
     ("/console/settings/audit/export", "audit.read"),
