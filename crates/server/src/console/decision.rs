@@ -89,7 +89,7 @@ pub(super) fn under_review(
     of: &ExplanationJson,
     pipeline: Option<&PipelineJson>,
 ) -> (Markup, Markup) {
-    let page = DecisionPage { visit, id, of, pipeline };
+    let page = DecisionPage { visit, id, of, pipeline, timelines: &BTreeMap::new() };
     (page.head(), page.findings())
 }
 
