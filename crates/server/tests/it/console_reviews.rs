@@ -83,7 +83,7 @@ fn act(server: &Running, own: &str, id: &str, step: &str, more: &[(&str, &str)])
     server.post(&format!("/console/reviews/{id}/{step}"), &[FORM], &form(&fields))
 }
 
-fn leads_to<'a>(answer: &'a Answer) -> &'a str {
+fn leads_to(answer: &Answer) -> &str {
     assert_eq!(answer.status, 303, "{}", answer.body);
     answer.header("location").unwrap()
 }
