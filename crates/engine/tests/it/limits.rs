@@ -568,7 +568,7 @@ fn a_look_and_an_explanation_say_that_a_limit_does_not_apply_and_why() {
     let unmet = |explained: &engine::Explanation| {
         let [logins] = explained.limits.as_slice() else { panic!("{:?}", explained.limits) };
         assert_eq!((logins.limit.as_str(), logins.when.as_str()), ("logins", "login && failed"));
-        logins.unmet.clone()
+        logins.unmet.iter().map(|part| (part.part.clone(), part.was)).collect::<Vec<_>>()
     };
     let decided = |path, failed| block_on(engine.decide(vec![prepared(path, failed)])).remove(0).id;
     for (path, failed, wanted) in [
