@@ -204,7 +204,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         written(directory.path(), 20);
         spoil(directory.path());
-        let found = verify(&FileDevice::read_only(directory.path()), None).unwrap();
+        let found = verify(&FileDevice::read_only(directory.path()), None, &|| true).unwrap();
         match fault {
             None => assert!(found.faults.is_empty(), "{found:?}"),
             Some(why) => {
@@ -279,19 +279,19 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         written(directory.path(), 20);
         let device = FileDevice::read_only(directory.path());
-        let noted = verify(&device, None).unwrap().head;
-        assert!(verify(&device, Some(noted)).unwrap().faults.is_empty());
+        let noted = verify(&device, None, &|| true).unwrap().head;
+        assert!(verify(&device, Some(noted), &|| true).unwrap().faults.is_empty());
         let other = tempfile::tempdir().unwrap();
         let mut log =
             AuditLog::open(Box::new(FileDevice::unlocked(other.path()).unwrap()), options()).unwrap();
         log.append((1..22).map(entry)).unwrap();
         log.sync().unwrap();
         let other = FileDevice::read_only(other.path());
-        assert!(verify(&other, None).unwrap().faults.is_empty(), "the chain itself holds");
-        let found = verify(&other, Some(noted)).unwrap();
+        assert!(verify(&other, None, &|| true).unwrap().faults.is_empty(), "the chain itself holds");
+        let found = verify(&other, Some(noted), &|| true).unwrap();
         assert!(found.faults[0].why.contains("lines were rewritten"), "{found:?}");
         let ahead = AuditHead { number: 999, chain: ChainHash::START };
-        let found = verify(&device, Some(ahead)).unwrap();
+        let found = verify(&device, Some(ahead), &|| true).unwrap();
         assert!(found.faults[0].why.contains("missing at the end"), "{found:?}");
     }
 
@@ -306,10 +306,10 @@ mod tests {
             let mut bytes = whole.clone();
             bytes.extend_from_slice(&whole[..cut]);
             std::fs::write(&last, &bytes).unwrap();
-            let torn = verify(&FileDevice::read_only(directory.path()), None).unwrap();
+            let torn = verify(&FileDevice::read_only(directory.path()), None, &|| true).unwrap();
             assert!(torn.is_torn && torn.faults.is_empty(), "{torn:?}");
             written(directory.path(), 1);
-            let mended = verify(&FileDevice::read_only(directory.path()), None).unwrap();
+            let mended = verify(&FileDevice::read_only(directory.path()), None, &|| true).unwrap();
             assert!(
                 !mended.is_torn && mended.faults.is_empty() && mended.head.number > torn.head.number,
                 "{mended:?}"
@@ -361,13 +361,13 @@ mod tests {
         log.sync().unwrap();
         let after = files(directory.path()).len();
         assert!(after < before && after > 1, "{before} {after}");
-        let found = verify(&FileDevice::read_only(directory.path()), None).unwrap();
+        let found = verify(&FileDevice::read_only(directory.path()), None, &|| true).unwrap();
         assert!(found.faults.is_empty() && found.first > 1, "{found:?}");
         let all = AuditOptions { keep: Span::seconds(1), ..bounds };
         let mut log = AuditLog::open(device(), all).unwrap();
         log.forget(Time::from_seconds(1_800_000_000)).unwrap();
         log.sync().unwrap();
-        let found = verify(&FileDevice::read_only(directory.path()), None).unwrap();
+        let found = verify(&FileDevice::read_only(directory.path()), None, &|| true).unwrap();
         assert!(found.faults.is_empty() && files(directory.path()).len() <= 2, "{found:?}");
         let query = AuditQuery { action: Some("audit.forget".to_owned()), limit: 9, ..AuditQuery::default() };
         assert!(
@@ -405,7 +405,7 @@ mod tests {
         assert_eq!(read(&device as &dyn Device, &query, &|| true).unwrap().records.len(), 101);
         assert!(!writer.is_failing() && writer.written() == 100);
         drop(writer);
-        assert!(verify(&device, None).unwrap().faults.is_empty());
+        assert!(verify(&device, None, &|| true).unwrap().faults.is_empty());
     }
 
     proptest::proptest! {
@@ -423,7 +423,7 @@ mod tests {
             let is_same = bytes[from..to] == with[..];
             bytes.splice(from..to, with);
             device.write(name, &bytes);
-            let before = verify(&device, None).unwrap();
+            let before = verify(&device, None, &|| true).unwrap();
             let is_found = before.fault_count > 0 || before.is_torn;
             proptest::prop_assert!(is_same || is_found, "{before:?}");
             let mut log = AuditLog::open(Box::new(device.clone()), options()).unwrap();
@@ -431,7 +431,7 @@ mod tests {
             log.sync().unwrap();
             let query = AuditQuery { action: Some("later".to_owned()), limit: 9, ..AuditQuery::default() };
             proptest::prop_assert_eq!(read(&device, &query, &|| true).unwrap().records.len(), 1);
-            let after = verify(&device, None).unwrap();
+            let after = verify(&device, None, &|| true).unwrap();
             proptest::prop_assert!(before.fault_count == 0 || after.fault_count > 0, "damage stays to be seen: {:?}", after);
         }
     }
