@@ -978,7 +978,7 @@ fn saved_searches_are_offered() {
     configure(&directory, searches);
     let server = start(&directory, &[]);
     let id = decide(&server, "web", LOG, PROBE);
-    let offered = "/console/decisions?pipeline=web&amp;q=.env&amp;last=2d";
+    let offered = "/console/decisions?last=2d&amp;pipeline=web&amp;q=.env";
     check_page(&server.get("/console/decisions"), 200, &["&lt;b&gt;Probes&lt;/b&gt; of today", offered]);
     let found = server.get("/console/decisions?pipeline=web&q=.env&last=2d");
     check_page(&found, 200, &[&id, "aria-current=\"true\"", "last 2d"]);

@@ -42,7 +42,7 @@ fn a_list_is_banned_and_what_is_no_entry_is_named() {
         assert!(!is_banned(server, "192.0.2.10") && is_banned(server, "192.0.2.11"));
         import(server, "for=1h", ipset);
         let found = server.get("/v1/bans?ip=192.0.2.10").json();
-        assert_eq!(found["bans"][0]["until"], "2026-05-17T10:01:00Z", "{found}");
+        assert_eq!(found[0]["until"], "2026-05-17T10:01:00Z", "{found}");
         let audit = server.get("/v1/audit?action=ban.import").json();
         assert_eq!(audit["entries"][0]["detail"]["label"], "scanner", "{audit}");
         let check = |query: &str, list: &str, status: u16, word: &str, detail: &str| {

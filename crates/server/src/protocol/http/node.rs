@@ -180,12 +180,20 @@ GET  /v1/decisions/statistics what they come to by action, rule, label and score
 GET  /v1/counts           decisions over time: ?width=&from=&to=&rules=
 GET  /v1/decisions/stream decisions as they are made, as server-sent events
 GET  /v1/decisions/{id}   explain a past decision
+GET  /v1/decisions/{id}/similar decisions on nearly the same: ?facts=&limit=
+GET  /v1/searches         the saved searches
+PUT  /v1/searches         save one: {\"name\": ..., \"asks\": {...}}
+DELETE /v1/searches       remove one: ?name=
 GET  /v1/bans             the bans on a value: ?ip=
 GET  /v1/bans/stream      changes of the ban list since you last asked: ?startup=true
 GET  /v1/bans/search      a page of the ban list, the newest first: ?text=&limit=&before=
 GET  /v1/bans/ips         the addresses on the ban list, one a line
 POST /v1/bans             put a label on a key: {\"kind\": ..., \"label\": ..., \"value\": ..., \"for\": ...}
 DELETE /v1/bans           lift the bans on a value: ?value=
+POST /v1/bans/import      ban what a list has: text/plain; ?label=&for=&dry_run=
+GET  /v1/allow            the posted entries of the allow list: ?value= also whether one is on it
+POST /v1/allow            let nothing ban a value: {\"value\": ..., \"why\": ..., \"for\": ...}
+DELETE /v1/allow          take it off the list: ?value=
 GET  /crowdsec/v1/decisions         the bans on a value, as CrowdSec's bouncers ask in live mode: ?ip=
 GET  /crowdsec/v1/decisions/stream  changes of the ban list, as they poll them: ?startup=true
 GET  /crowdsec/v1/alerts            the bans as `cscli alerts list` reads them: ?limit=
@@ -197,6 +205,7 @@ POST /v1/feedback         say something about a past decision: {\"id\": ..., \"c
 POST /v1/feedback/batch   the same of many, one a line: application/x-ndjson
 POST /v1/learn            say something about an event that was not decided here: ?class=
 GET  /v1/limits           list the limits
+GET  /v1/limits/fullest   the keys that have used most of them: ?name=&limit=
 POST /v1/limits/{name}/take      take from a limit: {\"key\": {...}, \"cost\": 1}
 POST /v1/limits/{name}/peek      what a take would be answered
 POST /v1/limits/{name}/refund    give back: {\"key\": {...}, \"amount\": 1}
@@ -213,6 +222,7 @@ GET  /v1/auth/{name}      whether a proxy's request passes, whatever its method
 POST /v1/report           take in a mail in which somebody reports mail: message/rfc822
 GET  /v1/reviews          what people are to look at: ?state=&sort=&kind=&value=
 GET  /v1/reviews/{id}     one of them, and what came of it
+GET  /v1/reviews/agreement how reviewers agree: ?pipeline=
 POST /v1/reviews/{id}/claim      take it: {\"by\": ...}
 POST /v1/reviews/{id}/release    give it back
 POST /v1/reviews/{id}/decide     decide it: {\"by\": ..., \"verdict\": ...}
@@ -221,6 +231,9 @@ POST /v1/reviews/{id}/comment    comment on it
 POST /v1/reviews/decide   decide all that share a key: {\"kind\": ..., \"value\": ..., \"by\": ..., \"verdict\": ...}
 GET  /v1/timeline         all that is kept of one key: ?kind=&value=&from=&to=
 GET  /v1/keys/related     the keys that share decisions with one: ?kind=&value=&from=
+GET  /v1/notes            people's notes on a value: ?value=
+POST /v1/notes            add one: {\"value\": ..., \"text\": ...}
+DELETE /v1/notes          remove one: ?value=&time=
 GET  /v1/learners         lines, classifiers and models: what they learned, and whether it comes true
 GET  /v1/anomalies        what is unlike its past within the last hour: ?pipeline=
 GET  /v1/keys             what is counted of a value, under all kinds: ?value=
@@ -242,6 +255,8 @@ POST /v1/rules/promote    enforce the candidate
 GET  /v1/rules/comparison how the candidate compares with what is enforced
 GET  /v1/rules/versions/{version} a version's text: ?against= also what differs
 GET  /v1/rules/names      the names that conditions may have
+GET  /v1/sets             the sets that conditions seek values in: ?pipeline=
+GET  /v1/sets/{name}      the entries of one: ?text=&has=&from=&limit=
 GET  /v1/rules/impact     what a rule did to past events: ?rule=&from=&to=
 POST /v1/rules/corrections take that back: {\"rule\": ..., \"from\": ...}
 GET  /v1/rules/corrections how far that is, and what came of it
