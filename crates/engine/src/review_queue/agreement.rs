@@ -25,9 +25,9 @@ const RATIO: f64 = 1.05;
 /// The number of reviews that were decided each way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VerdictCounts {
-    /// Those that were published.
+    /// The number of reviews that were published.
     pub publish: u64,
-    /// Those that were refused.
+    /// The number of reviews that were refused.
     pub refuse: u64,
 }
 

@@ -149,7 +149,7 @@ impl RulesPage<'_> {
         }
     }
 
-    /// What the latest decisions say of a rule.
+    /// Returns the statistics that the latest decisions give of a rule.
     fn judged(&self, rule: &str) -> Option<&RuleStatisticsJson> {
         self.made?.rules.iter().find(|of| of.rule == rule)
     }

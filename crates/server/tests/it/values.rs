@@ -1,4 +1,4 @@
-//! What people post about values: the allow list, notes, and the reset of a key.
+//! The allow list, notes, and the reset of a key: all that people post about values.
 
 use engine::Directory;
 use plan::preset;

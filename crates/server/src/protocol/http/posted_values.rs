@@ -1,4 +1,4 @@
-//! What people post about values: entries of the allow list, and notes.
+//! Entries of the allow list and notes, which people post about values.
 
 use std::sync::Arc;
 

@@ -25,7 +25,7 @@ pub(super) struct RulesSetsArgs {
     /// Only entries that contain this, in any case
     #[arg(long, value_name = "TEXT", requires = "name")]
     text: Option<String>,
-    /// Whether this value is in the set
+    /// Value to look for in the set
     #[arg(long, value_name = "VALUE", requires = "name", conflicts_with = "text")]
     has: Option<String>,
     #[command(flatten)]
