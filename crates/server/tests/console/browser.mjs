@@ -318,6 +318,33 @@ Object.assign(cases, {
       await page.finish();
     }
   },
+  async 'notes on a key, allows it, and takes it off the list'(browser) {
+    const page = await opened(browser, {viewport: PHONE});
+    const said = async text => { await page.getByRole('status').filter({hasText: text}).waitFor(); await accessible(page, text); };
+    await page.goto(open + '/console/key?pipeline=web&kind=ip&value=198.51.100.3');
+    await page.getByLabel('Note', {exact: true}).fill('Asked <b>on the phone</b>');
+    await page.getByRole('button', {name: 'Add the note'}).click();
+    await said('The note is kept.');
+    await page.getByText('Asked <b>on the phone</b>').waitFor();
+    await page.getByLabel('Reason', {exact: true}).fill('The office');
+    await page.getByRole('button', {name: 'Allow', exact: true}).click();
+    await said('Nothing bans it any more.');
+    await picture(page, 'allowed');
+    await page.getByRole('button', {name: 'Remove 198.51.100.3 from the allow list'}).click();
+    await said('It is off the allow list');
+    await page.getByRole('button', {name: /^Remove the note/}).click();
+    await said('The note is removed.');
+    await page.finish();
+  },
+  async 'begins a rule with what an event is'(browser) {
+    const page = await opened(browser);
+    await page.goto(open + pages.decision);
+    await page.getByLabel('Condition', {exact: true}).selectOption({label: "http.status == 404"});
+    await page.getByRole('button', {name: 'Write a rule'}).click();
+    await page.waitForURL('**/console/rules/edit?*');
+    assert.match(await page.locator('#text').inputValue(), /when = "http\.status == 404"/);
+    await page.finish();
+  },
   async 'works through reviews by keys alone'(browser) {
     const page = await opened(browser), keys = async (...all) => { for (const key of all) await page.keyboard.press(key); };
     // Keys are heard once the page is there as a whole.
