@@ -1,5 +1,7 @@
 //! The allow list: the page of its posted entries, and the card that says of one value whether it is on it.
 
+use std::collections::HashSet;
+
 use axum::extract::State;
 use axum::response::Response;
 use event::Span;
@@ -115,9 +117,8 @@ fn form(visit: &ConsoleVisit, known: Option<&[&str]>, back: &str) -> Markup {
 
 /// The card of values beside what else is known of them: whether one is on the list, and a form that puts it there.
 pub(super) async fn card(visit: &ConsoleVisit, values: &[&str], back: &str) -> Markup {
-    let mut values: Vec<&str> = values.to_vec();
-    values.sort_unstable();
-    values.dedup();
+    let mut seen = HashSet::new();
+    let values: Vec<&str> = values.iter().copied().filter(|one| seen.insert(*one)).collect();
     if values.is_empty() || !visit.viewer.may(ViewerRight::ReadBans) {
         return html! {};
     }
