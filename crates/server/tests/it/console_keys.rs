@@ -168,9 +168,8 @@ fn a_decision_leads_to_similar_ones_to_its_keys_over_time_and_to_a_rule() {
     check_page(&server.get(&format!("/console/decisions/{other}/similar")), 200, &[]);
     // The way to a rule.
     let id = probe(&server);
-    let page =
-        check_page(&server.get(&format!("/console/decisions/{id}")), 200, &["http.path == '/.env'"])
-            .to_owned();
+    let page = check_page(&server.get(&format!("/console/decisions/{id}")), 200, &["http.path == '/.env'"])
+        .to_owned();
     assert!(page.contains("client.ip == ip("), "{page}");
     let editor = server.get("/console/rules/edit?pipeline=web&when=http.path+%3D%3D+%27%2F.env%27");
     check_page(&editor, 200, &["when = &quot;http.path == '/.env'&quot;"]);
