@@ -247,7 +247,7 @@ fn fullest(
         @if of.keys.is_empty() {
             div.empty { p { (t("limits.fullest_none")) } }
         } @else {
-            div.scroll tabindex="0" role="region" aria-label=(t("limits.fullest")) { table.rows {
+            div.scroll tabindex="0" role="region" aria-label=(t("limits.fullest")) { table.rows.stacks {
                 thead { tr {
                     th scope="col" { (limit.key.join(" + ")) }
                     th scope="col" { (t("limits.used")) }
@@ -258,7 +258,7 @@ fn fullest(
                 tbody { @for key in &of.keys {
                     @let values = key.key.as_ref().map(|key| texts(limit, key));
                     tr {
-                        th scope="row" { @match &values {
+                        th.whole scope="row" { @match &values {
                             Some(values) => { (key_of(values)) }
                             None => { code.dim title=(t("limits.hashed_help")) { (key.shingle) } }
                         } }
@@ -318,7 +318,7 @@ fn exception_table(
     let rows = posted.iter().rev().map(|one| (true, one)).chain(configured.iter().map(|one| (false, one)));
     html! {
         @if all == 0 { div.empty { p { (t("limits.exceptions_none")) } } } @else {
-            div.scroll tabindex="0" role="region" aria-label=(t("limits.exceptions")) { table.rows {
+            div.scroll tabindex="0" role="region" aria-label=(t("limits.exceptions")) { table.rows.stacks {
                 thead { tr {
                     th scope="col" { (limit.key.join(" + ")) }
                     th scope="col" { (t("limits.count")) }
@@ -329,7 +329,7 @@ fn exception_table(
                 tbody { @for (is_posted, one) in rows.take(EXCEPTIONS) {
                     @let values = texts(limit, &one.key);
                     tr {
-                        th scope="row" { (key_of(&values)) }
+                        th.whole scope="row" { (key_of(&values)) }
                         td.nowrap { @match one.count.filter(|_| !one.exempt) { Some(count) => { (number(count)) } None => { (t("limits.free")) } } }
                         td.nowrap { @match one.until { Some(until) => { (distance(until.0, visit.now)) } None => { span.dim { (t("limits.always")) } } } }
                         td { @if is_posted { (t("limits.by_post")) } @else { span.dim { (t("limits.by_config")) } } }
