@@ -174,7 +174,8 @@ fn a_decision_is_laid_open() {
         (&close["name"], &close["score_with"], &close["action_with"]),
         (&"BUSY".into(), &6.0.into(), &"reject".into())
     );
-    assert_eq!(close["missing"], serde_json::json!([{"part": "user.seen('1h') >= 3", "was": false}]));
+    let missing = serde_json::json!([{"part": "user.seen('1h') >= 3", "was": false, "reached": 1.0 / 3.0}]);
+    assert_eq!(close["missing"], missing);
     assert_eq!(close["values"]["user.seen('1h')"], 1);
 
     // The contributions are the raw value, and what CatBoost says they are.
