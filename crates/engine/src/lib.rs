@@ -29,6 +29,7 @@ mod key_timeline;
 mod learner_states;
 mod learners;
 pub mod limit;
+mod limit_ranking;
 mod maintenance;
 mod metrics;
 mod opening;
@@ -49,6 +50,7 @@ mod sinks;
 mod source_positions;
 mod unknown_fields;
 mod used_once;
+mod value_posting;
 mod verification;
 
 use parking_lot::{Mutex, RwLock};
@@ -103,6 +105,7 @@ pub use learners::{
     LessonBounds, LessonId, LessonPage, LessonPosition, LessonReceipt, LessonRegister, ModelSnapshot,
     SharedLesson, SharedModelName, SharedModelState, SnapshotStream,
 };
+pub use limit_ranking::{FullestKey, LimitFill};
 pub use maintenance::{MaintenanceError, SnapshotError, SyncError};
 pub use metrics::{ChallengeTally, EngineMetrics};
 pub use pipeline::canary::DECIDED_BY_CANDIDATE;
@@ -115,10 +118,7 @@ pub use pipeline::trainer::TrainingTotal;
 pub use pipeline::{
     Decision, DecisionStage, JOURNAL_UNAVAILABLE, LEDGER_UNAVAILABLE, ON_ALLOW_LIST, StageWatcher, UNDECIDED,
 };
-pub use posted_values::{
-    ALLOW_ENTRIES_MAX, AllowEntry, NOTE_BYTES_MAX, NOTES_MAX, NOTES_PER_VALUE_MAX, PostedValueError,
-    ValueNote, posted_value,
-};
+pub use posted_values::{ALLOW_ENTRIES_MAX, AllowEntry, NOTES_MAX, ValueNote, posted_value};
 pub use related_keys::{RELATED_DECISIONS, RelatedKey, RelatedKeys};
 pub use relearning::{KnownModels, LessonCounts, RelearnError, RelearnProgress, RelearnReport};
 pub use reload::{PipelineChange, Proposal, ReloadError, ReloadOutcome, RulesInfo, VersionInfo, VersionText};
@@ -145,6 +145,7 @@ pub use sender_history::{HistoryError, HistoryOutcome, SenderHistory};
 pub use sinks::{SinkStatus, SinkTable};
 pub use unknown_fields::JsonEventError;
 pub use used_once::UseResult;
+pub use value_posting::{NOTE_BYTES_MAX, NOTES_PER_VALUE_MAX, PostedValueError};
 
 /// The ledger of an engine, by where its statistics live.
 pub enum LedgerHome {

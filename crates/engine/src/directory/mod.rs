@@ -5,6 +5,7 @@ pub(crate) mod erasure;
 pub(crate) mod exchange;
 mod numbers;
 pub(crate) mod snapshot;
+mod values;
 pub(crate) mod verification;
 
 use std::fs;

@@ -33,10 +33,10 @@ pub(crate) struct PendingTake<'a> {
     /// The limit with its exception.
     count: u64,
     burst: u64,
-    pub(super) has_exception: bool,
+    pub(crate) has_exception: bool,
     exempt: bool,
     /// The key it counts on, and the end of a calendar's period.
-    pub(super) key: Key,
+    pub(crate) key: Key,
     end: Option<Time>,
     now: Time,
 }
@@ -68,7 +68,7 @@ fn counted(cost: u64) -> Addition {
 }
 
 /// The period that a limit counts in, from its start to its end; `None` where it counts in windows that slide, or in a bucket.
-pub(super) fn period_at(limit: &LimitPlan, now: Time) -> Option<(Time, Time)> {
+pub(crate) fn period_at(limit: &LimitPlan, now: Time) -> Option<(Time, Time)> {
     match &limit.pace {
         LimitAlgorithm::Sliding { .. } | LimitAlgorithm::Bucket { .. } => None,
         LimitAlgorithm::Calendar { period, zone } => Some(period.bounds(zone, now)),
@@ -80,7 +80,7 @@ pub(super) fn period_at(limit: &LimitPlan, now: Time) -> Option<(Time, Time)> {
 }
 
 /// Returns what the ledger counts a key under: in each period it is another.
-pub(super) fn counted_as(base: Shingle, period: Option<(Time, Time)>, secret: &Secret) -> Shingle {
+pub(crate) fn counted_as(base: Shingle, period: Option<(Time, Time)>, secret: &Secret) -> Shingle {
     period.map_or(base, |(start, _)| secret.pair(base, Shingle(start.0.cast_unsigned())))
 }
 
@@ -122,7 +122,7 @@ impl<'a> PendingTake<'a> {
     }
 
     /// A look at a key that is known only by what the ledger counts it under. Of a limit of periods that tells of no ban.
-    pub(super) fn of_counted(
+    pub(crate) fn of_counted(
         limit: &'a LimitPlan,
         counted: Shingle,
         now: Time,
@@ -420,7 +420,7 @@ impl TakeDecision {
     }
 
     /// Returns the result of a look: the truth.
-    pub(super) fn looked(mut self) -> TakeResult {
+    pub(crate) fn looked(mut self) -> TakeResult {
         self.taken.allowed = !self.taken.over;
         self.taken
     }

@@ -13,18 +13,16 @@
 //! is given back, in a second request, if another refuses. In between others may find less than there is, never more: the
 //! ledger goes from key to key and holds no two of them at once.
 
-mod decision;
-mod fullest;
-mod overrides;
-mod rules;
-mod take;
+pub(crate) mod decision;
+pub(crate) mod overrides;
+pub(crate) mod rules;
+pub(crate) mod take;
 
 use std::sync::Arc;
 
 use event::{Shingle, Span, Time};
 use stats::Quality;
 
-pub use fullest::{FullestKey, LimitFill};
 pub use overrides::{EXCEPTIONS_MAX, LimitExceptionError};
 pub(crate) use overrides::{LimitExceptions, read as read_exceptions};
 pub use plan::limit::{

@@ -95,7 +95,7 @@ impl LimitExceptions {
 }
 
 /// The key of an exception's values.
-pub(super) fn key(
+pub(crate) fn key(
     limit: &LimitPlan,
     values: &[String],
     secret: &Secret,

@@ -58,7 +58,7 @@ impl<'a> LimitContext<'a> {
 }
 
 /// The keys that a limit has in a row, in which the fields of its keys have these slots: one for each way to take a value of each field. None where a field is missing.
-pub(super) fn keys(limit: &LimitPlan, slots: &[Slot], facts: &Facts) -> Vec<Vec<String>> {
+pub(crate) fn keys(limit: &LimitPlan, slots: &[Slot], facts: &Facts) -> Vec<Vec<String>> {
     let mut keys = vec![Vec::with_capacity(slots.len())];
     for (field, slot) in limit.key.iter().zip(slots) {
         let values: Vec<String> = match facts.get(*slot) {

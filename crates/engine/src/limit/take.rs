@@ -267,7 +267,7 @@ impl Engine {
 }
 
 /// The keyed hash of a limit's values.
-pub(super) fn key<'v>(
+pub(crate) fn key<'v>(
     secret: &Secret,
     limit: &LimitPlan,
     values: impl IntoIterator<Item = &'v [u8]>,

@@ -900,7 +900,7 @@ fn fullest(engine: &Engine, name: &str, count: usize, now: Time) -> Vec<Full> {
     let limits = [Arc::clone(engine.plan().limit(name).unwrap())];
     let mut fills = block_on(engine.fullest(&limits, count, now, &|| false)).unwrap();
     assert_eq!(fills.len(), 1);
-    let row = |key: engine::limit::FullestKey| {
+    let row = |key: engine::FullestKey| {
         let state = key.state;
         (key.values, state.used, state.quota, state.banned_until.is_some(), key.has_exception)
     };

@@ -230,9 +230,9 @@ pub struct FullKeyJson {
 
 impl FullestKeysJson {
     /// Describes the fullest keys of a limit.
-    pub fn new(fill: &engine::limit::LimitFill) -> FullestKeysJson {
+    pub fn new(fill: &engine::LimitFill) -> FullestKeysJson {
         let fields: Vec<String> = fill.limit.key.iter().map(|field| field.name.clone()).collect();
-        let key = |key: &engine::limit::FullestKey| FullKeyJson {
+        let key = |key: &engine::FullestKey| FullKeyJson {
             key: key.values.as_ref().map(|values| {
                 let values = values.iter().map(|value| serde_json::Value::from(value.as_str()));
                 fields.iter().cloned().zip(values).collect()

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use access::{TokenGrant, TokenRefusal};
 use axum::http::HeaderMap;
 use data_encoding::HEXLOWER;
-use engine::limit::LimitFill;
+use engine::LimitFill;
 use engine::{
     Decision, DecisionStatistics, Directory, Engine, FeedbackError, FeedbackInput, FeedbackOutcome, HotKey,
     Impact, PreparedEvent, RankedReputation, StatisticsQuery,
