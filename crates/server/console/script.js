@@ -1,5 +1,33 @@
-// Keys for the console. Every page works without it.
+// Keys for the console, and parts of pages that are refreshed. Every page works without it.
 'use strict';
+
+// Parts of pages of this server. A page is read as a document, in which nothing runs, and its elements are taken over as elements:
+// no text becomes markup here. What has not changed stays, with the focus and what was typed.
+const parts = {
+  read: (method, url, body) => new Promise((take, fail) => {
+    const request = new XMLHttpRequest();
+    request.open(method, url);
+    request.responseType = 'document';
+    request.timeout = 30_000;
+    request.onload = () => request.response ? take(request) : fail(new Error('no page'));
+    request.onerror = request.ontimeout = () => fail(new Error('no answer'));
+    if (body) request.setRequestHeader('content-type', 'application/x-www-form-urlencoded');
+    request.send(body);
+  }),
+  take(page, ...ids) {
+    for (const id of ids) {
+      const [old, next] = [document.getElementById(id), page.getElementById(id)];
+      // What a person has opened stays open, and what a script has drawn stays until it is drawn again.
+      const callbacks = {
+        beforeAttributeUpdated: (name, element) => !(name === 'open' && element.tagName === 'DETAILS'),
+        beforeNodeRemoved: node => !node.classList?.contains('drawn'),
+      };
+      if (old && next) Idiomorph.morph(old, document.importNode(next, true), {ignoreActiveValue: true, callbacks});
+    }
+    document.dispatchEvent(new Event('parts'));
+  },
+};
+
 (() => {
   const rows = () => [...document.querySelectorAll('table.rows tbody tr, ul.queue > li')];
   const find = document.getElementById('find');
@@ -23,7 +51,7 @@
   document.addEventListener('keydown', event => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     if (event.key === 'Escape' && document.activeElement === find) return find.blur();
-    if (isTyping(event.target)) return;
+    if (isTyping(event.composedPath()[0])) return;
     const key = event.key;
     if (pending === 'g') {
       pending = '';
@@ -137,11 +165,45 @@
     addEventListener('pagehide', () => { if (source) source.close(); });
     say();
   }
+
+  // A part that shows what is now. It rests while nobody sees it, and once nobody has touched anything for long: a session that is
+  // idle is to end.
+  const again = document.querySelector('a[data-refresh]');
+  if (again) {
+    const REST = 15 * 60_000;
+    let isOn = true, touched = Date.now();
+    const say = () => {
+      again.textContent = isOn ? again.dataset.pause : again.dataset.label;
+      again.setAttribute('aria-pressed', String(isOn));
+    };
+    const look = async () => {
+      if (isOn && Date.now() - touched > REST) { isOn = false; say(); }
+      if (isOn && !document.hidden) {
+        try {
+          const {response} = await parts.read('GET', location.href);
+          // Where the part is not, one has to log in again.
+          if (!response.getElementById(again.dataset.of)) return location.reload();
+          if (isOn) parts.take(response, again.dataset.of);
+        } catch { /* at the next look */ }
+      }
+      setTimeout(look, again.dataset.refresh * 1000);
+    };
+    for (const kind of ['pointermove', 'pointerdown', 'keydown', 'scroll']) addEventListener(kind, () => { touched = Date.now(); }, {passive: true});
+    again.setAttribute('role', 'button');
+    again.addEventListener('click', click => { click.preventDefault(); isOn = !isOn; say(); });
+    again.addEventListener('keydown', event => { if (event.key === ' ') { event.preventDefault(); again.click(); } });
+    say();
+    setTimeout(look, again.dataset.refresh * 1000);
+  }
 })();
 
-// Names in a list below a field: arrows choose, Enter or Tab takes, Escape closes, Ctrl+Space opens.
-const completes = (text, list, ask, isWanted, then) => {
+// The search in decisions: facts and readings are completed in its condition and among the facts to show, in a list below the field.
+// Arrows choose, Enter or Tab takes, Escape closes, Ctrl+Space opens.
+for (const list of document.querySelectorAll('form.search .completion')) {
   const MOST = 8;
+  const text = list.parentElement.querySelector('input'), {pipeline} = text.form.elements;
+  const ask = () => fetch(`${list.dataset.names}?${new URLSearchParams(pipeline.value ? {pipeline: pipeline.value} : {})}`);
+  const isWanted = ({of}) => !list.dataset.of || list.dataset.of.split(' ').includes(of);
   let names, shown = [], at = -1;
   const word = () => (/[\w.]+$/.exec(text.value.slice(0, text.selectionStart)) || [''])[0];
   const close = () => { list.hidden = true; shown = []; text.removeAttribute('aria-activedescendant'); };
@@ -177,7 +239,6 @@ const completes = (text, list, ask, isWanted, then) => {
     const {name} = shown[index], end = text.selectionStart;
     text.setRangeText(name, end - word().length, end, 'end');
     close();
-    then();
   };
   text.setAttribute('aria-autocomplete', 'list');
   text.setAttribute('aria-controls', list.id);
@@ -191,99 +252,6 @@ const completes = (text, list, ask, isWanted, then) => {
     else if ((event.key === 'Enter' || event.key === 'Tab') && at >= 0) { event.preventDefault(); complete(at); }
     else if (event.key === 'Escape') { event.preventDefault(); close(); }
   });
-  // Other names belong to what was chosen meanwhile.
-  return () => { names = undefined; };
-};
-
-// The search in decisions: facts and readings are completed in its condition and among the facts to show.
-for (const list of document.querySelectorAll('form.search .completion')) {
-  const text = list.parentElement.querySelector('input'), {pipeline} = text.form.elements;
-  const names = () => fetch(`${list.dataset.names}?${new URLSearchParams(pipeline.value ? {pipeline: pipeline.value} : {})}`);
-  const forget = completes(text, list, names, ({of}) => !list.dataset.of || list.dataset.of.split(' ').includes(of), () => {});
-  pipeline.addEventListener('change', forget);
+  // Other names belong to another pipeline.
+  pipeline.addEventListener('change', () => { names = undefined; });
 }
-
-// The editor of rules: what a trial finds comes as it is found, names are completed, and a text is tried while it is typed.
-(() => {
-  const form = document.getElementById('editor');
-  const text = document.getElementById('text');
-  if (!form || !text) return;
-
-  // Another page of this server, read as a document: nothing in it runs, and no text becomes markup here.
-  const read = (method, url, body) => new Promise((take, fail) => {
-    const request = new XMLHttpRequest();
-    request.open(method, url);
-    request.responseType = 'document';
-    request.timeout = 30_000;
-    request.onload = () => request.response ? take(request) : fail(new Error('no page'));
-    request.onerror = request.ontimeout = () => fail(new Error('no answer'));
-    if (body) request.setRequestHeader('content-type', 'application/x-www-form-urlencoded');
-    request.send(body);
-  });
-  // Takes parts of another page over, unless the focus is in them.
-  const take = (page, ...ids) => {
-    for (const id of ids) {
-      const [old, next] = [document.getElementById(id), page.getElementById(id)];
-      if (old && next && !old.contains(document.activeElement)) old.replaceWith(document.importNode(next, true));
-    }
-  };
-
-  const isPending = () => ['waiting', 'sampling', 'running'].includes(document.getElementById('trial')?.dataset.state);
-  let watched = 0;
-  const watch = url => {
-    const mine = ++watched;
-    const look = async () => {
-      if (mine !== watched || !isPending()) return;
-      try { const {response} = await read('GET', url); if (mine === watched) take(response, 'trial'); } catch { /* at the next look */ }
-      setTimeout(look, document.hidden ? 5000 : 700);
-    };
-    setTimeout(look, 300);
-  };
-  const again = document.querySelector('#trial a.again');
-  if (again) watch(again.getAttribute('href').split('#')[0]);
-
-  // Trials while one types: each takes the place of the one before.
-  const live = document.getElementById('live');
-  const box = live.querySelector('input');
-  let waits, isAsked = false, isStale = false;
-  live.hidden = false;
-  const attempt = async () => {
-    if (isAsked) { isStale = true; return; }
-    isAsked = true;
-    const fields = new URLSearchParams(new FormData(form));
-    fields.set('do', 'try');
-    try {
-      const {response, responseURL} = await read('POST', form.action, fields);
-      take(response, 'found');
-      const trial = response.querySelector('#editor input[name=trial]')?.value;
-      if (trial) {
-        form.elements.trial.value = trial;
-        take(response, 'trial');
-        watch(responseURL.split('#')[0]);
-      }
-    } catch { /* at the next change */ }
-    isAsked = false;
-    if (isStale) { isStale = false; attempt(); }
-  };
-  const soon = () => { clearTimeout(waits); if (box.checked) waits = setTimeout(attempt, 900); };
-  text.addEventListener('input', soon);
-  form.elements.span.addEventListener('change', soon);
-  box.addEventListener('change', soon);
-
-  // A mistake leads to its place.
-  document.addEventListener('click', event => {
-    const at = event.target.closest?.('a.at[data-line]');
-    if (!at) return;
-    event.preventDefault();
-    const lines = text.value.split('\n');
-    const before = lines.slice(0, at.dataset.line - 1).reduce((sum, line) => sum + line.length + 1, 0);
-    const place = Math.min(before + Number(at.dataset.column) - 1, text.value.length);
-    text.focus();
-    text.setSelectionRange(place, before + (lines[at.dataset.line - 1] || '').length);
-    text.scrollTop = Math.max(0, (at.dataset.line - 4) * parseFloat(getComputedStyle(text).lineHeight));
-  });
-
-  // Names, below the text.
-  const names = () => fetch(form.dataset.names);
-  completes(text, document.getElementById('completion'), names, () => true, soon);
-})();

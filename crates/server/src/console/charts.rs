@@ -1,9 +1,11 @@
 //! Charts, drawn here as SVG: they need no script, and classes give them their colours.
 //!
-//! A chart stretches with its place, so no text is in it; numbers stand beside it and in tables.
+//! A chart stretches with its place, so no text is in it; numbers stand beside it and in tables. Those that have a [`PlotData`] are
+//! drawn again by `charts.js` where scripts run, with axes, the values below the pointer, and a part of it enlarged.
 
 use event::{Span, Time};
 use maud::{Markup, html};
+use serde::Serialize;
 
 /// Units across a chart.
 const WIDTH: f64 = 1000.0;
@@ -11,6 +13,54 @@ const WIDTH: f64 = 1000.0;
 const FAR: f64 = 1e12;
 /// Most columns of a timeline.
 const COLUMNS_MAX: usize = 336;
+
+/// What a chart shows, as `charts.js` reads it from the attribute `data-plot`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub(super) enum PlotData<'a> {
+    /// Columns, the first series at the bottom.
+    Columns {
+        #[serde(flatten)]
+        axis: ColumnAxis,
+        series: Vec<PlotSeries<'a>>,
+        /// The place of a column that stands out.
+        marked: Option<usize>,
+        /// The page of what is in a column, to which `from` and `to` are added.
+        open: Option<String>,
+    },
+    /// A curve of shares against shares, with points on it.
+    Shares { across: &'a str, up: &'a str, curve: &'a [(f64, f64)], dots: &'a [(f64, f64)] },
+}
+
+/// Where columns stand: the first one's beginning and the width of each, in seconds or points.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "snake_case", tag = "unit")]
+pub(super) enum ColumnAxis {
+    Time { first: f64, width: f64 },
+    Points { first: f64, width: f64 },
+}
+
+impl ColumnAxis {
+    /// Columns of equal width from a time on.
+    pub(super) fn of_time(first: Time, width: Span) -> ColumnAxis {
+        ColumnAxis::Time { first: first.0 as f64 / 1e6, width: width.as_seconds_f64() }
+    }
+}
+
+/// A series of counts, one for each column.
+#[derive(Debug, Serialize)]
+pub(super) struct PlotSeries<'a> {
+    pub(super) label: String,
+    /// The class that gives it its colour.
+    pub(super) class: &'a str,
+    pub(super) counts: Vec<u64>,
+}
+
+impl PlotData<'_> {
+    fn attribute(&self) -> Option<String> {
+        serde_json::to_string(self).ok()
+    }
+}
 
 /// A scale of points, from the least to the most that is shown.
 #[derive(Clone, Copy, Debug)]
@@ -126,13 +176,30 @@ impl TimelineChart {
         self.columns.iter().fold(0u64, |total, column| total.saturating_add(column.count))
     }
 
-    /// Draws the columns.
-    pub(super) fn draw(&self, class: &str) -> Markup {
+    /// Draws the columns, which the script draws again under a name; each opens a page of its time, if there is one.
+    pub(super) fn draw(&self, class: &str, name: &str, open: Option<String>) -> Markup {
+        let counts = self.columns.iter().map(|column| column.count).collect();
+        let first = self.columns.first().map_or(Time(0), |column| column.start);
+        let data = PlotData::Columns {
+            axis: ColumnAxis::of_time(first, self.width),
+            series: vec![PlotSeries { label: name.to_owned(), class, counts }],
+            marked: self.marked,
+            open,
+        };
+        self.picture(class, data.attribute().as_deref())
+    }
+
+    /// Draws the columns, small.
+    pub(super) fn draw_small(&self, class: &str) -> Markup {
+        self.picture(class, None)
+    }
+
+    fn picture(&self, class: &str, data: Option<&str>) -> Markup {
         let most = self.most().max(1) as f64;
         let step = WIDTH / self.columns.len().max(1) as f64;
         let gap = if self.columns.len() > 120 { 0.0 } else { step * 0.15 };
         html! {
-            svg.timeline viewBox="0 0 1000 100" preserveAspectRatio="none" aria-hidden="true" focusable="false" {
+            svg.timeline data-plot=[data] viewBox="0 0 1000 100" preserveAspectRatio="none" aria-hidden="true" focusable="false" {
                 line.grid x1="0" x2="1000" y1="0.5" y2="0.5" {}
                 line.grid x1="0" x2="1000" y1="50" y2="50" {}
                 @if let Some(place) = self.marked { rect.marked x=(x(place as f64 * step)) y="0" width=(x(step)) height="100" {} }
@@ -148,38 +215,66 @@ impl TimelineChart {
     }
 }
 
-/// Counts of several sorts in one column, each with its class, the lowest first.
-pub(super) type StackedColumn = Vec<(&'static str, u64)>;
-
-/// The parts of a column that are not empty: class, upper edge and height of each.
-fn stacked(column: &StackedColumn, most: f64) -> Vec<(&'static str, f64, f64)> {
-    let mut top = 100.0;
-    let parts = column.iter().filter(|(_, count)| *count > 0).map(|(class, count)| {
-        let height = *count as f64 / most * 98.0;
-        top -= height;
-        (*class, top, height)
-    });
-    parts.collect()
+/// Counts of several sorts in columns, the lowest sort first.
+pub(super) struct StackedChart {
+    pub(super) axis: ColumnAxis,
+    /// Names and classes of the sorts.
+    pub(super) sorts: Vec<(String, String)>,
+    /// A count of each sort for each column.
+    pub(super) columns: Vec<Vec<u64>>,
+    /// The page of what is in a column, to which `from` and `to` are added.
+    pub(super) open: Option<String>,
 }
 
-/// Draws columns whose parts stand upon each other.
-pub(super) fn stacked_chart(columns: &[StackedColumn]) -> Markup {
-    let total =
-        |column: &StackedColumn| column.iter().fold(0u64, |total, (_, count)| total.saturating_add(*count));
-    let most = columns.iter().map(total).max().unwrap_or(0).max(1) as f64;
-    let step = WIDTH / columns.len().max(1) as f64;
-    html! {
-        svg.timeline.tall viewBox="0 0 1000 100" preserveAspectRatio="none" aria-hidden="true" focusable="false" {
-            line.grid x1="0" x2="1000" y1="0.5" y2="0.5" {}
-            line.grid x1="0" x2="1000" y1="50" y2="50" {}
-            @for (index, column) in columns.iter().enumerate() {
-                @for (class, top, height) in stacked(column, most) {
-                    rect class={ "part-" (class) } x=(x(index as f64 * step + step * 0.1)) y=(x(top)) width=(x(step * 0.8)) height=(x(height)) {}
+impl StackedChart {
+    /// The largest sum of a column.
+    pub(super) fn most(&self) -> u64 {
+        self.columns.iter().map(|column| sum(column)).max().unwrap_or(0)
+    }
+
+    fn data(&self) -> PlotData<'_> {
+        let series = self.sorts.iter().enumerate().map(|(place, (label, class))| {
+            let counts = self.columns.iter().map(|column| column.get(place).copied().unwrap_or(0)).collect();
+            PlotSeries { label: label.clone(), class: class.as_str(), counts }
+        });
+        // What never came only takes room.
+        let series = series.filter(|series| series.counts.iter().any(|count| *count > 0)).collect();
+        PlotData::Columns { axis: self.axis, series, marked: None, open: self.open.clone() }
+    }
+
+    /// The parts of a column that are not empty: class, upper edge and height of each.
+    fn parts(&self, column: &[u64], most: f64) -> Vec<(&str, f64, f64)> {
+        let mut top = 100.0;
+        let counts = self.sorts.iter().zip(column).filter(|(_, count)| **count > 0);
+        let parts = counts.map(|((_, class), count)| {
+            let height = *count as f64 / most * 98.0;
+            top -= height;
+            (class.as_str(), top, height)
+        });
+        parts.collect()
+    }
+
+    /// Draws columns whose parts stand upon each other.
+    pub(super) fn draw(&self) -> Markup {
+        let most = self.most().max(1) as f64;
+        let step = WIDTH / self.columns.len().max(1) as f64;
+        html! {
+            svg.timeline.tall data-plot=[self.data().attribute()] viewBox="0 0 1000 100" preserveAspectRatio="none" aria-hidden="true" focusable="false" {
+                line.grid x1="0" x2="1000" y1="0.5" y2="0.5" {}
+                line.grid x1="0" x2="1000" y1="50" y2="50" {}
+                @for (index, column) in self.columns.iter().enumerate() {
+                    @for (class, top, height) in self.parts(column, most) {
+                        rect class=(class) x=(x(index as f64 * step + step * 0.1)) y=(x(top)) width=(x(step * 0.8)) height=(x(height)) {}
+                    }
                 }
+                line.base x1="0" x2="1000" y1="99.5" y2="99.5" {}
             }
-            line.base x1="0" x2="1000" y1="99.5" y2="99.5" {}
         }
     }
+}
+
+fn sum(counts: &[u64]) -> u64 {
+    counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
 }
 
 /// A plot of shares against shares, both from 0 to 1.
@@ -188,13 +283,16 @@ pub(super) struct UnitPlot<'a> {
     pub(super) curve: &'a [(f64, f64)],
     /// Points that stand out.
     pub(super) dots: &'a [(f64, f64)],
-    /// True for the line on which both are equal.
-    pub(super) has_diagonal: bool,
+    /// The names of the shares across and up.
+    pub(super) across: &'a str,
+    pub(super) up: &'a str,
 }
 
 impl UnitPlot<'_> {
-    /// Draws it in a square.
+    /// Draws it in a square, with the line on which both are equal.
     pub(super) fn draw(&self) -> Markup {
+        let UnitPlot { curve, dots, across, up } = *self;
+        let data = PlotData::Shares { across, up, curve, dots }.attribute();
         let at = |share: f64| if share.is_finite() { share.clamp(0.0, 1.0) * 200.0 } else { 0.0 };
         let mut path = String::new();
         for (index, (across, up)) in self.curve.iter().enumerate() {
@@ -202,14 +300,14 @@ impl UnitPlot<'_> {
             path.push_str(&format!("{sign}{:.1} {:.1}", at(*across), 200.0 - at(*up)));
         }
         html! {
-            svg.plot viewBox="-4 -4 208 208" aria-hidden="true" focusable="false" {
+            svg.plot data-plot=[data] viewBox="-4 -4 208 208" aria-hidden="true" focusable="false" {
                 @for part in [50, 100, 150] {
                     line.grid x1=(part) x2=(part) y1="0" y2="200" {}
                     line.grid x1="0" x2="200" y1=(part) y2=(part) {}
                 }
                 line.base x1="0" x2="200" y1="200" y2="200" {}
                 line.base x1="0" x2="0" y1="0" y2="200" {}
-                @if self.has_diagonal { line.even x1="0" y1="200" x2="200" y2="0" {} }
+                line.even x1="0" y1="200" x2="200" y2="0" {}
                 @if !path.is_empty() { path.curve d=(path) {} }
                 @for (across, up) in self.dots {
                     circle.dot cx=(x(at(*across))) cy=(x(200.0 - at(*up))) r="3.5" {}
@@ -230,8 +328,9 @@ mod tests {
             TimelineChart::of(Span::minutes(1), &[(minutes(100), 3), (minutes(110), 4)], minutes(119));
         assert_eq!((timeline.columns.len(), timeline.most(), timeline.total()), (20, 4, 7));
         assert_eq!(timeline.columns[10], TimelineColumn { start: minutes(110), count: 4 });
-        let marked =
-            |at: i64| timeline.clone().marked(minutes(at)).draw("series").0.contains("class=\"marked\"");
+        let marked = |at: i64| {
+            timeline.clone().marked(minutes(at)).draw_small("series").0.contains("class=\"marked\"")
+        };
         assert!(marked(100) && marked(119) && !marked(99) && !marked(120));
         assert_eq!(TimelineChart::of(Span::minutes(1), &[], minutes(5)).columns.len(), 12);
         let long = TimelineChart::of(

@@ -379,7 +379,7 @@ impl DecisionPage<'_> {
         let widest = known.windows.iter().max_by_key(|window| window.window.0);
         let now = widest.and_then(|window| Some((window.counts.get(counter)?, window.window.0)));
         html! {
-            (chart.marked(self.of.arrival.0).draw("series"))
+            (chart.marked(self.of.arrival.0).draw_small("series"))
             @if let Some((count, window)) = now {
                 span.dim { (fill("decision.by_now", &[("counter", &counter), ("n", &number(*count)), ("window", &length(window))])) }
             }

@@ -50,6 +50,9 @@ pub(super) struct DecisionsQuery {
     score_from: String,
     score_below: String,
     last: String,
+    /// A day or a moment, in UTC if it has no zone.
+    from: String,
+    to: String,
     facts: String,
     pub(super) after: String,
 }
@@ -69,6 +72,8 @@ impl DecisionsQuery {
             ("score_from", &self.score_from),
             ("score_below", &self.score_below),
             ("last", &self.last),
+            ("from", &self.from),
+            ("to", &self.to),
             ("facts", &self.facts),
         ];
         all.into_iter().filter(|(_, value)| !value.trim().is_empty()).collect()
@@ -84,7 +89,8 @@ impl DecisionsQuery {
         };
         let params = DecisionFilterParams {
             pipeline: some(&self.pipeline),
-            from: back.map(|back| (visit.now - back).to_string()),
+            from: some(&self.from).map(moment).or(back.map(|back| (visit.now - back).to_string())),
+            to: some(&self.to).map(moment),
             action: some(&self.action),
             rule: some(&self.rule),
             kind: some(&self.kind),
@@ -122,6 +128,11 @@ impl DecisionsQuery {
 /// A text that was typed, if there is any.
 fn some(text: &str) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// A time as the search takes it, of one that was typed, which is in UTC if it has no zone.
+fn moment(text: String) -> String {
+    text.parse::<jiff::civil::DateTime>().map_or(text, |civil| format!("{civil}Z"))
 }
 
 /// Reads a score that was typed; a decimal comma is one, too.
@@ -201,7 +212,9 @@ pub(super) fn usual(pipelines: &[PipelineJson], pipeline: &str) -> String {
 
 /// The searches that have a name, and the form that gives this one a name.
 fn saved(visit: &ConsoleVisit, query: &DecisionsQuery, searches: &[SearchJson]) -> Markup {
-    let own = query.params();
+    // A search that is kept looks back from when it is asked for.
+    let mut own = query.params();
+    own.retain(|(name, _)| !["from", "to"].contains(name));
     let may_save = visit.viewer.may(ViewerRight::Rules);
     let posted = || searches.iter().filter(|search| !search.configured);
     let back = url("/console/decisions", &own);
@@ -305,6 +318,8 @@ pub(super) fn form(query: &DecisionsQuery, pipelines: &[PipelineJson], page: &st
         &query.facts,
         &query.score_from,
         &query.score_below,
+        &query.from,
+        &query.to,
     ]
     .iter()
     .any(|text| !text.is_empty());
@@ -344,6 +359,8 @@ pub(super) fn form(query: &DecisionsQuery, pipelines: &[PipelineJson], page: &st
                     } }
                     label { (t("decisions.score_from")) input name="score_from" value=(query.score_from) inputmode="decimal" maxlength="24" autocomplete="off"; }
                     label { (t("decisions.score_below")) input name="score_below" value=(query.score_below) inputmode="decimal" maxlength="24" autocomplete="off"; }
+                    label { (t("decisions.from")) input name="from" value=(query.from) maxlength="40" spellcheck="false" autocomplete="off" placeholder=(t("decisions.from_example")); }
+                    label { (t("decisions.to")) input name="to" value=(query.to) maxlength="40" spellcheck="false" autocomplete="off"; }
                     div.wide {
                         label { (t("decisions.where")) input name="where" value=(query.r#where) maxlength="4096" spellcheck="false" autocomplete="off" placeholder=(t("decisions.where_example")); }
                         ul.completion #names-where role="listbox" aria-label=(t("decisions.names")) data-names="/console/rules/names" hidden {}

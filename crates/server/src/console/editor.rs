@@ -1,5 +1,6 @@
 //! The editor of a pipeline's rules: a text, what is wrong with it, and what it would have done to past decisions. It works as a
-//! plain form; the page's script refreshes what a trial finds, completes names, and tries while one types.
+//! plain form; the page's script puts CodeMirror in the place of its text, refreshes what a trial finds, and checks or tries while one
+//! types.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -7,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::assets::PageScripts;
 use super::bans::done;
 use super::format::{CELL, clock, number, percent, plain, points, signed, time, url, value};
 use super::frame::{ConsoleSection, redirect, secret};
@@ -248,14 +250,14 @@ impl EditorPage<'_> {
                 @if let Some(trial) = trial { (self.trial(trial)) } @else { p.dim { (t("editor.no_trial")) } }
             }
         };
-        self.visit.frame(title.clone(), ConsoleSection::Rules).page(&content)
+        self.visit.frame(title.clone(), ConsoleSection::Rules).with(PageScripts::Editor).page(&content)
     }
 
     fn form(&self, trial: Option<&BacktestJson>) -> Markup {
         let names = url("/console/rules/names", &[("pipeline", self.pipeline)]);
         let span = if self.span.is_empty() { "1d" } else { self.span };
         html! {
-            form #editor.editor method="post" action="/console/rules/edit" data-names=(names) {
+            form #editor.editor method="post" action="/console/rules/edit" data-names=(names) data-label=(t("editor.text")) data-phrases=(phrases()) {
                 (secret(&self.visit.viewer))
                 input type="hidden" name="pipeline" value=(self.pipeline);
                 input type="hidden" name="trial" value=(trial.map_or("", |trial| trial.id.as_str()));
@@ -265,7 +267,6 @@ impl EditorPage<'_> {
                     // The first end of a line in it is left out by browsers.
                     "\n" (self.text)
                 }
-                ul.completion #completion role="listbox" aria-label=(t("editor.names")) hidden {}
                 div.row {
                     button type="submit" name="do" value="check" { (t("editor.check")) }
                     select name="span" aria-label=(t("editor.span")) {
@@ -437,7 +438,8 @@ fn mistake(problem: &DiagnosticJson, text: &str) -> Markup {
     html! {
         li {
             @if line.is_some() {
-                a.at href="#text" data-line=(problem.line) data-column=(problem.column) { (fill("editor.at", &[("line", &problem.line), ("column", &problem.column)])) }
+                a.at href="#text" data-line=(problem.line) data-column=(problem.column)
+                    data-severity=(problem.severity) data-message=(explained(problem)) { (fill("editor.at", &[("line", &problem.line), ("column", &problem.column)])) }
             } @else {
                 code { (plain(&problem.file, CELL)) ":" (problem.line) ":" (problem.column) }
             }
@@ -446,6 +448,42 @@ fn mistake(problem: &DiagnosticJson, text: &str) -> Markup {
             @if let Some(help) = &problem.help { p.dim { (plain(help, CELL * 4)) } }
         }
     }
+}
+
+/// A mistake and its mend, as the editor shows them at their place.
+fn explained(problem: &DiagnosticJson) -> String {
+    let help = problem.help.iter().map(|help| format!("\n{}", plain(help, CELL * 4)));
+    std::iter::once(plain(&problem.message, CELL * 4)).chain(help).collect()
+}
+
+/// What CodeMirror says, by what it is called there, as JSON.
+fn phrases() -> String {
+    let texts = [
+        ("Completions", t("code.completions")),
+        ("Control character", t("code.control_character")),
+        ("Diagnostics", t("code.diagnostics")),
+        ("No diagnostics", t("code.no_diagnostics")),
+        ("Selection deleted", t("code.selection_deleted")),
+        ("Find", t("code.find")),
+        ("Replace", t("code.replace")),
+        ("next", t("code.next")),
+        ("previous", t("code.previous")),
+        ("all", t("code.all")),
+        ("match case", t("code.match_case")),
+        ("regexp", t("code.regexp")),
+        ("by word", t("code.by_word")),
+        ("replace", t("code.replace_one")),
+        ("replace all", t("code.replace_all")),
+        ("replaced match on line $", t("code.replaced_one")),
+        ("replaced $ matches", t("code.replaced")),
+        ("current match", t("code.current_match")),
+        ("on line", t("code.on_line")),
+        ("Go to line", t("code.go_to_line")),
+        ("go", t("code.go")),
+        ("close", t("code.close")),
+    ];
+    serde_json::Value::Object(texts.map(|(of, text)| (of.to_owned(), text.into())).into_iter().collect())
+        .to_string()
 }
 
 /// The changes that a text would make.

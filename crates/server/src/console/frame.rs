@@ -4,7 +4,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
 
-use super::assets::{SCRIPT, STYLE};
+use super::assets::{ICON, PageScripts};
 use super::texts::{t, word};
 use crate::core::viewer::Viewer;
 
@@ -59,6 +59,7 @@ pub(super) struct PageFrame<'a> {
     /// `None` for who has yet to log in, and for errors.
     pub(super) viewer: Option<&'a Viewer>,
     pub(super) uri: Option<&'a Uri>,
+    pub(super) scripts: PageScripts,
 }
 
 /// The outcome of the form that led here: the name of a text, and a number in it.
@@ -70,6 +71,11 @@ struct DoneNotice {
 }
 
 impl PageFrame<'_> {
+    /// Returns the frame of a page that loads more than what all load.
+    pub(super) fn with(self, scripts: PageScripts) -> Self {
+        PageFrame { scripts, ..self }
+    }
+
     /// Returns the whole page.
     pub(super) fn page(&self, content: &Markup) -> Response {
         let markup = html! {
@@ -80,9 +86,8 @@ impl PageFrame<'_> {
                     meta name="viewport" content="width=device-width, initial-scale=1";
                     meta name="color-scheme" content="light dark";
                     title { (self.title) " · " (t("common.name")) }
-                    link rel="stylesheet" href=(STYLE.url());
-                    link rel="icon" type="image/svg+xml" href=(super::assets::ICON.url());
-                    script src=(SCRIPT.url()) defer {}
+                    link rel="icon" type="image/svg+xml" href=(ICON.url());
+                    (self.scripts.load())
                 }
                 body {
                     a.skip href="#content" { (t("common.skip")) }

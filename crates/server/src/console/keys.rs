@@ -10,6 +10,7 @@ use journal::RecordId;
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::assets::PageScripts;
 use super::charts::{TimelineChart, diverging_bar};
 use super::format::{
     CELL, clock, distance, json, key_url, length, number, plain, points, signed, time, url, value,
@@ -282,7 +283,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     let (latest, related) = join(latest, related).await;
     let allowed = allow_list::card(&visit, &[&known.piece], &back).await;
     let noted = notes::card(&visit, &known.piece, &back).await;
-    let frame = visit.frame(title, ConsoleSection::Keys);
+    let frame = visit.frame(title, ConsoleSection::Keys).with(PageScripts::Charts);
     Ok(frame.page(&html! {
         (page.head())
         div.columns {
@@ -354,6 +355,8 @@ impl KeyPage<'_> {
     /// The counts over time: for each width of buckets a chart for each counter.
     fn charts(&self) -> Markup {
         let (known, now) = (self.known, self.visit.now);
+        let opens = self.visit.viewer.may(ViewerRight::ReadContent);
+        let of = [("pipeline", known.pipeline.as_str()), ("kind", &known.kind), ("value", &known.piece)];
         html! {
             section {
                 h2 { (t("keys.timeline")) }
@@ -364,7 +367,7 @@ impl KeyPage<'_> {
                     h3 { (fill("keys.per", &[("width", &length(tier.width.0))])) }
                     @for counter in known.counters.iter().filter(|counter| tier.buckets.iter().any(|of| of.counts.contains_key(*counter))).take(DRAWN) {
                         @let buckets: Vec<(Time, u64)> = tier.buckets.iter().filter_map(|of| Some((of.start.0, *of.counts.get(counter)?))).collect();
-                        (chart(counter, tier.width.0, &buckets, now))
+                        (chart(counter, tier.width.0, &buckets, now, opens.then(|| url("/console/decisions", &of))))
                     }
                 }
             }
@@ -412,7 +415,9 @@ impl KeyPage<'_> {
 }
 
 /// A chart of one counter, with its figures beside it and a table behind it.
-pub(super) fn chart(name: &str, width: Span, buckets: &[(Time, u64)], now: Time) -> Markup {
+///
+/// Its columns open a page, if there is one, with their times.
+fn chart(name: &str, width: Span, buckets: &[(Time, u64)], now: Time, open: Option<String>) -> Markup {
     let timeline = TimelineChart::of(width, buckets, now);
     let class =
         if ["seen", "good", "ham", "accepted", "ok"].contains(&name) { "series" } else { "series warm" };
@@ -424,7 +429,7 @@ pub(super) fn chart(name: &str, width: Span, buckets: &[(Time, u64)], now: Time)
                 span.name { (name) }
                 span.dim { (fill("keys.chart_figures", &[("total", &number(timeline.total())), ("most", &number(timeline.most()))])) }
             }
-            (timeline.draw(class))
+            (timeline.draw(class, name, open))
             div.axis aria-hidden="true" {
                 span { @if let Some(first) = first { (clock(first.start)) } }
                 span { @if let Some(last) = last { (clock(last.start)) } }

@@ -12,7 +12,8 @@ use judge::Action;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::charts::{StackedColumn, UnitPlot, share_bar, stacked_chart};
+use super::assets::PageScripts;
+use super::charts::{ColumnAxis, StackedChart, UnitPlot, share_bar};
 use super::decision;
 use super::decisions::absent;
 use super::format::{CELL, length, number, percent, plain, points, time, url, value};
@@ -68,7 +69,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     let made = statistics(&visit, &known.pipeline, &query).await;
     let page = LearnersPage { visit: &visit, query: &query, known: &known };
     let pipeline = pipelines.iter().find(|pipeline| pipeline.name == known.pipeline);
-    let frame = visit.frame(t("learners.title"), ConsoleSection::Learners);
+    let frame = visit.frame(t("learners.title"), ConsoleSection::Learners).with(PageScripts::Charts);
     Ok(frame.page(&html! {
         div.head {
             h1 { (fill("learners.of", &[("pipeline", &known.pipeline)])) }
@@ -262,23 +263,32 @@ fn scores(made: &DecisionStatisticsJson) -> Markup {
     let place = |bin_from: f64| (bin_from / bin).round() as i64;
     let (low, high) = (place(first.from), place(last.from));
     let low = low.max(high - COLUMNS + 1);
-    let columns: Vec<StackedColumn> = (low..=high)
-        .map(|number| {
-            let of = made.scores.iter().filter(|of| place(of.from).max(low) == number);
-            let sums = of.fold(JudgedCountsJson::default(), |sum, of| JudgedCountsJson {
-                good: sum.good + of.decisions.good,
-                bad: sum.bad + of.decisions.bad,
-                unjudged: sum.unjudged + of.decisions.unjudged,
-            });
-            vec![("accept", sums.good), ("review_after", sums.unjudged), ("reject", sums.bad)]
-        })
-        .collect();
+    let columns = (low..=high).map(|number| {
+        let of = made.scores.iter().filter(|of| place(of.from).max(low) == number);
+        let sums = of.fold(JudgedCountsJson::default(), |sum, of| JudgedCountsJson {
+            good: sum.good + of.decisions.good,
+            bad: sum.bad + of.decisions.bad,
+            unjudged: sum.unjudged + of.decisions.unjudged,
+        });
+        vec![sums.good, sums.unjudged, sums.bad]
+    });
+    let sorts = [
+        ("learners.good", "part-good"),
+        ("learners.unjudged", "part-unjudged"),
+        ("learners.bad", "part-bad"),
+    ];
+    let chart = StackedChart {
+        axis: ColumnAxis::Points { first: low as f64 * bin, width: bin },
+        sorts: sorts.map(|(text, class)| (t(text).to_owned(), class.to_owned())).to_vec(),
+        columns: columns.collect(),
+        open: None,
+    };
     html! {
         section {
             h2 { (t("learners.scores")) }
             figure.chart {
                 figcaption { span.dim { (t("learners.scores_help")) } }
-                (stacked_chart(&columns))
+                (chart.draw())
                 div.axis aria-hidden="true" { span { (points(low as f64 * bin)) } span { (points((high + 1) as f64 * bin)) } }
             }
         }
@@ -330,7 +340,7 @@ fn reach(made: &DecisionStatisticsJson) -> Markup {
             div.beside {
                 figure.chart {
                     figcaption { span.dim { (t("learners.reach_help")) } }
-                    (UnitPlot { curve: &curve, dots: &marks.iter().map(|(_, point)| xy(point)).collect::<Vec<_>>(), has_diagonal: true }.draw())
+                    (UnitPlot { curve: &curve, dots: &marks.iter().map(|(_, point)| xy(point)).collect::<Vec<_>>(), across: t("learners.of_good"), up: t("learners.of_bad") }.draw())
                     div.axis aria-hidden="true" { span { "0 %" } span { (t("learners.of_good")) } span { "100 %" } }
                 }
                 div.scroll tabindex="0" role="region" aria-labelledby="reach" { table {
@@ -376,7 +386,7 @@ fn calibration(known: &LearnersJson, made: &DecisionStatisticsJson) -> Markup {
                 div.beside {
                     figure.chart {
                         figcaption { span.dim { (t("learners.calibration_help")) } }
-                        (UnitPlot { curve: &dots, dots: &dots, has_diagonal: true }.draw())
+                        (UnitPlot { curve: &dots, dots: &dots, across: t("learners.said"), up: t("learners.came_share") }.draw())
                         div.axis aria-hidden="true" { span { "0 %" } span { (t("learners.said")) } span { "100 %" } }
                     }
                     div.scroll tabindex="0" role="region" aria-labelledby="calibration" { table {

@@ -28,7 +28,7 @@ pub(super) fn bar(query: &DecisionsQuery, can_follow: bool) -> Markup {
     let params = query.params();
     let with = |path: &str, more: &[(&str, &str)]| url(path, &[&params[..], more].concat());
     // Labels come later, and a stream has no past.
-    let is_live = |(name, _): &&(&str, &str)| !["last", "label"].contains(name);
+    let is_live = |(name, _): &&(&str, &str)| !["last", "from", "to", "label"].contains(name);
     let live: Vec<(&str, &str)> = params.iter().filter(is_live).copied().collect();
     let follow = (can_follow && query.after.is_empty()).then(|| url("/console/decisions/live", &live));
     html! {

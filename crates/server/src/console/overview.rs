@@ -6,7 +6,8 @@ use event::{Span, Time};
 use judge::Action;
 use maud::{Markup, html};
 
-use super::charts::{StackedColumn, stacked_chart};
+use super::assets::PageScripts;
+use super::charts::{ColumnAxis, StackedChart};
 use super::format::{CELL, bytes, clock, key_url, length, number, plain, points, url, value};
 use super::frame::ConsoleSection;
 use super::reviews;
@@ -22,6 +23,8 @@ use crate::protocol::http::{learners, node, nodes, notifications, sinks, sources
 const MINUTES: usize = 60;
 /// The time whose decisions say how long one takes.
 const LATENCY_OF: Span = Span::minutes(5);
+/// The time after which what is shown is refreshed.
+const REFRESH: Span = Span::seconds(5);
 /// Nodes that are named as they take no requests.
 const ABSENT: usize = 20;
 
@@ -32,9 +35,13 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     let traffic = Traffic::of(&samples, visit.now);
     let latency = latency(&samples, LATENCY_OF);
     let nodes = nodes::nodes(State(visit.node.clone())).await.0.nodes;
-    let frame = visit.frame(t("overview.title"), ConsoleSection::Overview);
+    let frame = visit.frame(t("overview.title"), ConsoleSection::Overview).with(PageScripts::Charts);
     Ok(frame.page(&html! {
-        h1 { (t("overview.title")) }
+        div.head {
+            h1 { (t("overview.title")) }
+            a.button href="/console/" data-refresh=(REFRESH.0 / 1_000_000) data-of="now" data-label=(t("overview.go_on")) data-pause=(t("overview.pause")) { (t("overview.refresh")) }
+        }
+        div #now {
         (conditions(&visit).await)
         div.tiles {
             div.tile { h2 { (t("overview.rate")) } p { b.big { (rate(traffic.recent.iter().sum(), traffic.recent_span)) } " " span.dim { (t("overview.per_second")) } } }
@@ -49,12 +56,13 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
         (anomalies(&visit).await)
         section {
             h2 #traffic { (t("overview.traffic")) }
-            (traffic.chart())
+            (traffic.chart(visit.viewer.may(ViewerRight::ReadContent)))
             (traffic.table())
             (shared(&visit))
         }
         (backlog(&visit, &nodes).await)
         (storage(&visit))
+        }
     }))
 }
 
@@ -108,20 +116,21 @@ impl Traffic {
         Traffic { columns, recent, recent_span, hour, all: newest.since(&nothing) }
     }
 
-    fn chart(&self) -> Markup {
-        let columns: Vec<StackedColumn> = self
-            .columns
-            .iter()
-            .map(|(_, counts)| {
-                Action::ALL.into_iter().zip(*counts).map(|(action, count)| (action.name(), count)).collect()
-            })
-            .collect();
-        let most = self.columns.iter().map(|(_, counts)| counts.iter().sum::<u64>()).max().unwrap_or(0);
+    /// The decisions of each minute by action, each minute a way to them for who may see them.
+    fn chart(&self, opens: bool) -> Markup {
         let (first, last) = (self.columns.first(), self.columns.last());
+        let chart = StackedChart {
+            axis: ColumnAxis::of_time(first.map_or(Time(0), |(first, _)| *first), Span::minutes(1)),
+            sorts: Action::ALL
+                .map(|action| (word("action", action.name()), format!("part-{}", action.name())))
+                .to_vec(),
+            columns: self.columns.iter().map(|(_, counts)| counts.to_vec()).collect(),
+            open: opens.then(|| "/console/decisions".to_owned()),
+        };
         html! {
             figure.chart {
-                figcaption { span.dim { (fill("overview.chart", &[("most", &number(most))])) } }
-                (stacked_chart(&columns))
+                figcaption { span.dim { (fill("overview.chart", &[("most", &number(chart.most()))])) } }
+                (chart.draw())
                 div.axis aria-hidden="true" {
                     span { @if let Some((first, _)) = first { (clock(*first)) } }
                     span { @if let Some((last, _)) = last { (clock(*last)) } }

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::assets::PageScripts;
 use super::format::url;
 use super::frame::{ConsoleSection, PageFrame, redirect};
 use super::oidc;
@@ -139,8 +140,13 @@ fn field(
 
 /// A page for who has yet to log in.
 pub(super) fn login_page(title: &'static str, content: &Markup, status: StatusCode) -> Response {
-    let frame =
-        PageFrame { title: t(title).to_owned(), section: ConsoleSection::None, viewer: None, uri: None };
+    let frame = PageFrame {
+        title: t(title).to_owned(),
+        section: ConsoleSection::None,
+        viewer: None,
+        uri: None,
+        scripts: PageScripts::Common,
+    };
     let mut response = frame.page(content);
     *response.status_mut() = status;
     response

@@ -12,6 +12,7 @@ use maud::html;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::assets::PageScripts;
 use super::format::url;
 use super::frame::{self, ConsoleSection, PageFrame};
 use super::texts::t;
@@ -32,7 +33,13 @@ pub(super) struct ConsoleVisit {
 impl ConsoleVisit {
     /// The frame of a page.
     pub(super) fn frame(&self, title: impl Into<String>, section: ConsoleSection) -> PageFrame<'_> {
-        PageFrame { title: title.into(), section, viewer: Some(&self.viewer), uri: Some(&self.uri) }
+        PageFrame {
+            title: title.into(),
+            section,
+            viewer: Some(&self.viewer),
+            uri: Some(&self.uri),
+            scripts: PageScripts::Common,
+        }
     }
 
     /// Checks that the viewer may do something.
@@ -130,6 +137,7 @@ impl IntoResponse for PageFailure {
             section: ConsoleSection::None,
             viewer: None,
             uri: None,
+            scripts: PageScripts::Common,
         };
         let content = html! {
             div.empty {
