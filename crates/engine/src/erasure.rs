@@ -4,7 +4,7 @@
 //! order ─► erasure.json ─┬─► journal: decisions on events that had one, and feedback ─► shingles of keys of several fields
 //!                        │                                                              and of marks, that name them, too
 //!                        ├─► statistics of all these shingles
-//!                        ├─► ban list, reviews, posted entries of the allow list and notes
+//!                        ├─► ban list, reviews, posted entries of the allow list, notes and searches
 //!                        └─► the same in each snapshot of the data directory ─► erasure.json goes
 //! ```
 //!
@@ -140,7 +140,7 @@ pub struct ErasureOutcome {
     pub bans: u64,
     /// Items of reviews.
     pub reviews: u64,
-    /// Posted entries of the allow list, and notes.
+    /// Posted entries of the allow list, notes, and saved searches.
     pub posted: u64,
     /// Files of journal and ledger that cannot be read whole, and may still have something.
     pub damaged: u64,
@@ -276,6 +276,7 @@ impl Engine {
             outcome.reviews = reviews.map_err(io_error(&path(&|of| of.path().to_path_buf())))?;
             outcome.posted = self.erase_posted_values(is_meant)?;
         }
+        outcome.posted += self.erase_searches(is_meant, pretend)?;
         progress.enter(ErasurePhase::Snapshots);
         outcome.snapshots = self.erase_snapshots(&all, pretend, is_over)?;
         if outcome.snapshots.is_ended {

@@ -105,6 +105,23 @@ impl Engine {
         Ok(true)
     }
 
+    /// Removes the searches that ask for one of some values, and returns how many; with `pretend` they are only counted.
+    pub(crate) fn erase_searches(
+        &self,
+        is_meant: impl Fn(&str) -> bool,
+        pretend: bool,
+    ) -> Result<u64, DirectoryError> {
+        let _only = self.searches.changing.lock();
+        let mut searches = self.posted_searches().to_vec();
+        let before = searches.len();
+        searches.retain(|search| !search.asks.values().any(|text| is_meant(text)));
+        let erased = (before - searches.len()) as u64;
+        if erased > 0 && !pretend {
+            self.keep_searches(searches)?;
+        }
+        Ok(erased)
+    }
+
     fn keep_searches(&self, searches: Vec<PostedSearch>) -> Result<(), DirectoryError> {
         if let Some(directory) = &self.directory {
             let path = directory.searches_path();

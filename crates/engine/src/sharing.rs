@@ -367,7 +367,7 @@ impl Engine {
                 (note.value.clone(), kind, until, SharedRecord::Note(note))
             }
         };
-        let shingle = self.posted_value_shingle(&value);
+        let shingle = self.secret.shingle(value.as_bytes());
         let sealer = self.sealer();
         let subject = match &record {
             SharedRecord::Note(note) => sealer.subject(shingle, &["note", &value, &note.time.0.to_string()]),

@@ -3,7 +3,7 @@
 //! They are kept in `values.json` of the data directory, in the clear: whoever posts one wants to read it. Nodes of a cluster share
 //! them: an entry is in force on all nodes, or refused.
 
-use event::{Shingle, Time};
+use event::Time;
 use judge::Network;
 
 use crate::Engine;
@@ -90,16 +90,13 @@ impl Engine {
         if entry.until.is_some_and(|until| until <= now) {
             return Err(PostedValueError::Over);
         }
-        let is_new = {
+        let has_room = {
             let posted = self.posted_values.lock();
             let standing = posted.allowed.iter().filter(|own| own.until.is_none_or(|until| now < until));
-            if standing.count() >= ALLOW_ENTRIES_MAX {
-                !posted.allowed.iter().any(|own| own.value == value)
-            } else {
-                false
-            }
+            // Another entry of the same value takes its place.
+            standing.count() < ALLOW_ENTRIES_MAX || posted.allowed.iter().any(|own| own.value == value)
         };
-        if is_new {
+        if !has_room {
             return Err(PostedValueError::Full(ALLOW_ENTRIES_MAX));
         }
         let entry = AllowEntry { value, why, ..entry };
@@ -223,10 +220,5 @@ impl Engine {
             self.take_over_allow_list(&self.plan());
         }
         Ok(made)
-    }
-
-    /// Returns the shingle by which an erasure finds a value.
-    pub(crate) fn posted_value_shingle(&self, value: &str) -> Shingle {
-        self.secret.shingle(value.as_bytes())
     }
 }

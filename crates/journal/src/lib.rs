@@ -408,7 +408,7 @@ impl Journal {
     /// Returns every setting of a pipeline's version, one a line, as it was described; `None` if it is not there.
     ///
     /// # Errors
-    /// What the system says, or that the file is damaged.
+    /// The file cannot be read, or is damaged.
     pub fn configuration(&self, version: &str) -> Result<Option<String>, JournalError> {
         let file = JournalFile::new(&self.shared.device, format!("{version}{PIPELINE_SUFFIX}"));
         let bytes = read_side_file(&file)?;

@@ -45,6 +45,12 @@
     '.cm-panels': {backgroundColor: 'var(--back)', color: 'var(--text)'},
     '.cm-textfield, .cm-button': {backgroundColor: 'var(--card)', backgroundImage: 'none', color: 'var(--text)', border: '1px solid var(--edge-strong)'},
     '.cm-searchMatch': {backgroundColor: 'var(--warn-back)'},
+    // Marks of the library are pictures in its style, which the policy does not load.
+    '.cm-lintRange.cm-lintRange-error': {backgroundImage: 'none', textDecoration: 'underline wavy var(--bad)', textDecorationSkipInk: 'none'},
+    '.cm-lintRange.cm-lintRange-warning': {backgroundImage: 'none', textDecoration: 'underline wavy var(--warn)', textDecorationSkipInk: 'none'},
+    '.cm-lint-marker.cm-lint-marker-error, .cm-lint-marker.cm-lint-marker-warning': {content: 'normal', boxSizing: 'border-box', margin: '.25em .1em', width: '.9em', height: '.9em'},
+    '.cm-lint-marker.cm-lint-marker-error': {background: 'var(--bar-bad)', borderRadius: '50%'},
+    '.cm-lint-marker.cm-lint-marker-warning': {background: 'var(--bar-warm)', clipPath: 'polygon(50% 0, 100% 100%, 0 100%)'},
     '.cm-diagnostic': {font: '.85rem/1.4 system-ui, sans-serif', whiteSpace: 'pre-wrap'},
   });
 
@@ -66,7 +72,7 @@
         // Tab leads out of the editor, as everywhere.
         keymap.of([...completionKeymap, ...searchKeymap, ...lintKeymap, ...historyKeymap, ...defaultKeymap]),
         EditorState.phrases.of(JSON.parse(form.dataset.phrases)),
-        EditorView.contentAttributes.of({'aria-label': form.dataset.label, spellcheck: 'false', autocapitalize: 'off'}),
+        EditorView.contentAttributes.of({tabindex: '0', 'aria-label': form.dataset.label, spellcheck: 'false', autocapitalize: 'off'}),
         EditorView.updateListener.of(update => {
           if (!update.docChanged) return;
           area.value = update.state.doc.toString();

@@ -76,7 +76,7 @@ pub struct EraseJson {
     pub bans: u64,
     /// Items of reviews.
     pub reviews: u64,
-    /// Posted entries of the allow list, and notes.
+    /// Posted entries of the allow list, notes, and saved searches.
     #[serde(default)]
     pub posted: u64,
     /// Files that cannot be read whole, and may still have something.

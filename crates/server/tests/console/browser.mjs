@@ -7,53 +7,10 @@
 // light and dark, with and without scripts: nothing may be reported on the console, break the policy, come from another host, be
 // wider than the window, or be an obstacle by axe. Prints a line for each case, and ends with 1 if one has failed.
 import assert from 'node:assert/strict';
-import {mkdirSync, readFileSync} from 'node:fs';
-import {createRequire} from 'node:module';
-import {join} from 'node:path';
 import {runCases} from '../browser_cases.mjs';
+import {PHONE, WIDE, accessible, asked, fits, launch, opened, picture} from './pages.mjs';
 
-const {chromium: program, packages, pictures, open, locked, waved, token, pages, decision, blocked, only} = JSON.parse(process.argv[2]);
-const require = createRequire(join(packages, 'node_modules/x.js'));
-const {chromium} = require('playwright-core');
-const axe = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
-
-const PHONE = {width: 390, height: 844}, WIDE = {width: 1600, height: 1000};
-const args = ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
-
-// A page that notes what no page may do.
-async function opened(browser, options = {}) {
-  const context = await browser.newContext({viewport: WIDE, ...options});
-  context.setDefaultTimeout(60_000);
-  const page = await context.newPage();
-  const faults = [], requests = [];
-  page.on('console', message => { if (['error', 'warning'].includes(message.type())) faults.push(`console: ${message.text()}`); });
-  page.on('pageerror', error => faults.push(`error: ${error}`));
-  page.on('request', request => requests.push(request));
-  await context.addInitScript(() => addEventListener('securitypolicyviolation', event => console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`)));
-  page.finish = async () => {
-    const hosts = new Set(requests.map(request => new URL(request.url()).host));
-    assert.deepEqual(faults, []);
-    assert(hosts.size <= 1, `requests to ${[...hosts]}`);
-    await context.close();
-  };
-  return page;
-}
-async function accessible(page, what) {
-  // What the driver evaluates is not the page's own, so its policy does not hold for it.
-  await page.evaluate(axe);
-  const {violations, passes} = await page.evaluate(() => axe.run(document));
-  assert(passes.length > 10, `${what}: axe has looked at nothing`);
-  assert.deepEqual(violations.map(({id, nodes}) => `${what}: ${id}: ${nodes.slice(0, 3).map(node => `${node.html} ${node.failureSummary}`)}`), []);
-}
-async function fits(page, what) {
-  const [has, is] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
-  assert(has <= is, `${what}: ${has} of ${is} pixels wide`);
-}
-async function picture(page, name) {
-  if (!pictures) return;
-  mkdirSync(pictures, {recursive: true});
-  await page.screenshot({path: join(pictures, `${name}.png`), fullPage: true});
-}
+const {open, locked, waved, token, pages, decision, blocked, only} = asked;
 
 // A task at a site: each navigation, click and form that is sent is a step.
 function task(page, site = open) {
@@ -69,7 +26,31 @@ function task(page, site = open) {
   };
 }
 const waveLine = number => `203.0.113.${number} - - [17/May/2026:12:00:00 +0000] "GET /gift-card-generator?n=${number} HTTP/1.1" 200 10 "-" "Mozilla/5.0"`;
+async function assertChanges(locator, before) {
+  for (let look = 0; look < 100; look++) {
+    if (await locator.innerText() !== before) return;
+    await new Promise(resolve => setTimeout(resolve, 100));
+  }
+  assert.fail(`it stays ${before}`);
+}
 const because = page => page.getByRole('heading', {level: 1}).filter({hasText: 'because'}).waitFor();
+
+// The editor of rules: what is typed into it is in the form's own text, too.
+const editor = page => ({
+  content: page.locator('.cm-content'),
+  text: () => page.locator('#text').inputValue(),
+  async fill(text) {
+    await this.content.focus();
+    await page.keyboard.press('Control+a');
+    // Pasted, as people do with several lines.
+    await this.content.evaluate((content, text) => {
+      const clipboardData = new DataTransfer();
+      clipboardData.setData('text/plain', text);
+      content.dispatchEvent(new ClipboardEvent('paste', {clipboardData, bubbles: true, cancelable: true}));
+    }, text);
+    assert.equal(await this.text(), text);
+  },
+});
 
 const cases = {};
 for (const [name, url] of Object.entries(pages)) {
@@ -166,7 +147,7 @@ Object.assign(cases, {
     }
     const fact = page.getByRole('row').filter({hasText: 'gift-card-generator'}).first();
     await stop.click(fact.getByRole('link', {name: /^Write a rule/}));
-    assert.match(await page.getByLabel('Rules', {exact: true}).inputValue(), /when = ".*gift-card-generator/);
+    assert.match(await editor(page).text(), /when = ".*gift-card-generator/);
     await stop.click(page.getByRole('button', {name: 'Try it'}));
     await page.locator('#trial[data-state=done]').waitFor();
     await stop.click(page.getByRole('button', {name: 'Enforce'}));
@@ -258,35 +239,57 @@ Object.assign(cases, {
     await page.getByText('The list is imported').waitFor();
     await page.finish();
   },
-  async 'edits rules: leads to a mistake, completes names, tries while one types'(browser) {
+  async 'edits rules: shows mistakes at their place, completes names, tries while one types'(browser) {
     const page = await opened(browser);
     await page.goto(open + '/console/rules/edit?pipeline=web');
-    const text = page.getByLabel('Rules', {exact: true});
-    await text.fill('[[rule]]\nname = "EDITED"\nscore = 9.0\nwhen = "http.statu == 404"\n');
-    await page.getByRole('button', {name: 'Check'}).click();
+    const {content} = editor(page), edited = editor(page);
+    await edited.fill('[[rule]]\nname = "EDITED"\nscore = 9.0\nwhen = "http.statu == 404"\n');
+    // Nobody asked for it: it is checked while one types.
+    await page.locator('.cm-lintRange-error').waitFor();
+    assert.equal(await page.locator('.cm-lintRange-error').innerText(), 'http.statu');
     await page.getByText('One mistake').waitFor();
     await accessible(page, 'a mistake');
     await picture(page, 'mistake');
+    await page.locator('.cm-lintRange-error').hover();
+    await page.locator('.cm-tooltip-lint').getByText('http.status').waitFor();
     await page.getByRole('link', {name: /^Line 4/}).click();
-    assert.equal(await page.evaluate(() => document.activeElement.id), 'text');
+    assert(await content.evaluate(element => element.getRootNode().activeElement === element));
+    await page.keyboard.type('x');
+    assert.match(await edited.text(), /when = "x$/m, 'what was wrong is chosen');
+    await page.getByRole('button', {name: 'Check'}).click();
+    await page.getByRole('heading', {name: /mistake/}).waitFor();
+    await page.locator('.cm-lintRange-error').first().waitFor();
     // Completed by keys alone.
-    await text.fill('[[rule]]\nname = "EDITED"\nscore = 9.0\nwhen = "');
+    await edited.fill('[[rule]]\nname = "EDITED"\nscore = 9.0\nwhen = "');
     await page.keyboard.type('http.statu');
     await page.getByRole('option', {name: /^http\.status/}).first().waitFor();
     await accessible(page, 'names');
     await picture(page, 'names');
-    await page.keyboard.press('ArrowDown');
+    // The list takes no keys for a moment, so that who types on does not choose by chance.
+    await page.waitForTimeout(150);
     await page.keyboard.press('Enter');
-    assert.match(await text.inputValue(), /when = "http\.status$/);
+    assert.match(await edited.text(), /when = "http\.status$/);
     await page.getByLabel('Try while I type').check();
-    await text.focus();
+    await content.focus();
     await page.keyboard.press('Control+End');
     await page.keyboard.type(' == 404"');
-    await page.keyboard.press('Escape');
     await page.locator('#trial[data-state=done]').waitFor();
     assert(page.url().endsWith('/console/rules/edit') || page.url().includes('pipeline=web'), page.url());
     await page.locator('#trial').getByText('EDITED').first().waitFor();
+    assert.equal(await page.locator('.cm-lintRange-error').count(), 0);
     await accessible(page, 'tried');
+    await picture(page, 'tried');
+    // Letters are letters there, and Tab leads out.
+    await content.focus();
+    await page.keyboard.type('?j/');
+    assert.match(await edited.text(), /\?j\/$/);
+    assert.equal(await page.locator('dialog[open]').count(), 0);
+    await page.keyboard.press('Control+f');
+    await page.getByPlaceholder('Find').waitFor();
+    await accessible(page, 'find');
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('Tab');
+    assert.equal(await page.evaluate(() => document.activeElement.value), 'check');
     await page.finish();
   },
   async 'tries rules without scripts'(browser) {
@@ -342,7 +345,7 @@ Object.assign(cases, {
     await page.locator('select[name=when]').selectOption('http.status == 404');
     await page.getByRole('button', {name: 'Write a rule'}).click();
     await page.waitForURL('**/console/rules/edit?*');
-    assert.match(await page.locator('#text').inputValue(), /when = "http\.status == 404"/);
+    assert.match(await editor(page).text(), /when = "http\.status == 404"/);
     await page.finish();
   },
   async 'works through reviews by keys alone'(browser) {
@@ -425,6 +428,58 @@ Object.assign(cases, {
     await page.getByRole('button', {name: 'Follow'}).waitFor();
     await page.finish();
   },
+  async 'draws charts with values, in the colours of the page, and opens what is in a column'(browser) {
+    const page = await opened(browser);
+    await page.goto(open + pages.learners);
+    assert.deepEqual(await page.locator('figure.chart > svg').evaluateAll(all => all.map(one => getComputedStyle(one).display)).then(all => [...new Set(all)]), ['none']);
+    const drawn = await page.locator('.drawn canvas').count();
+    assert(drawn >= 1, 'no chart is drawn');
+    const pixel = () => page.locator('.drawn canvas').first().evaluate(canvas => [...canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data].join());
+    const light = await pixel();
+    await page.emulateMedia({colorScheme: 'dark'});
+    await page.waitForFunction(drawn => document.querySelectorAll('.drawn canvas').length === drawn, drawn);
+    assert.notEqual(await pixel(), light, 'the colours follow the page');
+    await page.goto(open + pages.key);
+    const over = page.locator('.drawn .u-over').first();
+    const {width, height} = await over.boundingBox();
+    // The newest columns are at the right.
+    let shown;
+    for (let part = 1; part < 60 && !(shown = /\d/.test(await page.locator('.drawn .u-value').nth(1).innerText())); part++) {
+      await over.hover({position: {x: width * (1 - part / 60), y: height / 2}});
+    }
+    assert(shown, 'a value is shown below the pointer');
+    await over.click({position: {x: width * 0.5, y: height / 2}});
+    await page.waitForURL(/\/console\/decisions\?.*from=.*&to=/);
+    await page.getByLabel('From (UTC)').waitFor();
+    await page.finish();
+  },
+  async 'refreshes what is now, keeps the focus, and pauses'(browser) {
+    const page = await opened(browser);
+    await page.clock.install();
+    await page.goto(open + '/console/');
+    const all = page.getByRole('row').filter({hasText: 'accept'}).getByRole('cell').last();
+    const before = await all.innerText();
+    await page.locator('#now a').first().focus();
+    const focused = () => page.evaluate(() => document.activeElement.getAttribute('href'));
+    const link = await focused();
+    const line = '198.51.100.3 - - [17/May/2026:12:00:00 +0000] "GET / HTTP/1.1" 200 10 "-" "Mozilla/5.0"';
+    const decide = () => fetch(`${open}/v1/decide?pipeline=web`, {method: 'POST', headers: {'Content-Type': 'text/plain'}, body: line});
+    await decide();
+    await page.clock.runFor(5500);
+    await assertChanges(all, before);
+    assert.equal(await focused(), link, 'the focus stays');
+    assert(await page.locator('.drawn canvas').count() === 1, 'the chart is drawn once');
+    await accessible(page, 'refreshed');
+    await page.getByRole('button', {name: 'Pause'}).click();
+    const paused = await all.innerText();
+    await decide();
+    await page.clock.runFor(20_000);
+    assert.equal(await all.innerText(), paused);
+    await page.getByRole('button', {name: 'Go on'}).click();
+    await page.clock.runFor(5500);
+    await assertChanges(all, paused);
+    await page.finish();
+  },
   async 'exports what is seen'(browser) {
     const page = await opened(browser);
     await page.goto(open + '/console/decisions?pipeline=mail');
@@ -463,5 +518,4 @@ Object.assign(cases, {
   },
 });
 
-const launch = () => chromium.launch({executablePath: program, headless: true, args, chromiumSandbox: false});
 process.exit(await runCases(cases, launch, only) ? 0 : 1);

@@ -2,12 +2,15 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 
-use engine::Directory;
+use engine::{Directory, Engine};
 use plan::preset;
 use serde_json::json;
+use server::Clock;
+use stats::random::Random;
 
-use crate::harness::{JSON, LOG, MAIL, Running, SetClock, configure, start, start_by};
+use crate::harness::{JSON, LOG, MAIL, NOW, Running, SetClock, configure, start, start_by};
 use crate::npm;
 
 const PURPOSE: &str = "the console in Chromium";
@@ -222,9 +225,9 @@ fn waved(path: &Path) -> Running {
     server
 }
 
-/// Every page in Chromium: `TOLLHOUSE_PICTURES=folder` keeps pictures, `TOLLHOUSE_CASE=words` runs some cases.
-#[test]
-fn the_console_works_in_a_browser() {
+/// Runs a program of cases in Chromium against servers: `TOLLHOUSE_PICTURES=folder` keeps pictures, `TOLLHOUSE_CASE=words` runs some
+/// cases. Says why, and does nothing, where there is no browser.
+fn drive(program: &str, servers: impl FnOnce() -> serde_json::Value) {
     let found =
         |program: &str| Command::new(program).arg("--version").output().is_ok_and(|ran| ran.status.success());
     for program in ["chromium", "node", "npm"] {
@@ -235,31 +238,127 @@ fn the_console_works_in_a_browser() {
     }
     let home = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let Some(packages) = npm::packages(home, &npm::CHALLENGE_PACKAGES, PURPOSE) else { return };
-    let parent = tempfile::tempdir().unwrap();
-    let (server, pages, decision) = filled(&parent.path().join("open"));
-    let locked = Directory::create(&parent.path().join("locked"), &[preset::find("web").unwrap()]).unwrap();
-    let locked = start(&locked, &[("server.tokens", &format!("[\"{TOKEN}\"]"))]);
-    let waved = waved(&parent.path().join("waved"));
-    let asked = json!({
-        "chromium": "/usr/bin/chromium",
-        "packages": packages,
-        "pictures": std::env::var("TOLLHOUSE_PICTURES").ok(),
-        "only": std::env::var("TOLLHOUSE_CASE").ok(),
-        "open": format!("http://{}", server.address),
-        "locked": format!("http://{}", locked.address),
-        "waved": format!("http://{}", waved.address),
-        "token": TOKEN,
-        "blocked": "192.0.2.7",
-        "pages": pages,
-        "decision": decision,
-    });
-    let driver = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/console/browser.mjs");
+    let mut asked = servers();
+    asked["chromium"] = "/usr/bin/chromium".into();
+    asked["packages"] = packages.to_str().into();
+    asked["pictures"] = std::env::var("TOLLHOUSE_PICTURES").ok().into();
+    asked["only"] = std::env::var("TOLLHOUSE_CASE").ok().into();
+    let driver = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/console").join(program);
     let ran = Command::new("node").arg(driver).arg(asked.to_string()).output().unwrap();
     let said = String::from_utf8_lossy(&ran.stdout);
     println!("{said}");
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     assert!(said.lines().any(|line| line.starts_with("ok: ")));
-    server.stop();
-    locked.stop();
-    waved.stop();
+}
+
+/// Every page, with every action.
+#[test]
+fn the_console_works_in_a_browser() {
+    let parent = tempfile::tempdir().unwrap();
+    let mut running = Vec::new();
+    drive("browser.mjs", || {
+        let (server, pages, decision) = filled(&parent.path().join("open"));
+        let web = [preset::find("web").unwrap()];
+        let locked = Directory::create(&parent.path().join("locked"), &web).unwrap();
+        let locked = start(&locked, &[("server.tokens", &format!("[\"{TOKEN}\"]"))]);
+        let waved = waved(&parent.path().join("waved"));
+        let asked = json!({
+            "open": format!("http://{}", server.address),
+            "locked": format!("http://{}", locked.address),
+            "waved": format!("http://{}", waved.address),
+            "token": TOKEN,
+            "blocked": "192.0.2.7",
+            "pages": pages,
+            "decision": decision,
+        });
+        running.extend([server, locked, waved]);
+        asked
+    });
+    running.into_iter().for_each(Running::stop);
+}
+
+/// The decisions of the test with very many.
+const MANY: u64 = 1_000_000;
+/// Of so many decisions one is of the rare address.
+const RARE: u64 = MANY / 20;
+/// The time between two decisions, so that all of them fill three days.
+const STEP: u64 = 3 * 86_400_000_000 / MANY;
+
+/// An access-log line: most are of one of 100,000 addresses, of which a few have much of the traffic; one in fifty is of a scanner.
+fn request(number: u64, random: &mut Random) -> String {
+    let place = |random: &mut Random, of: u64| {
+        let share = random.unit();
+        (share * share * share * of as f64) as u64
+    };
+    let at = NOW.0 / 1_000_000 - ((MANY - number) * STEP / 1_000_000) as i64;
+    let seconds = at.rem_euclid(86_400);
+    let day = 17 + (at.div_euclid(86_400) - NOW.0 / 86_400_000_000);
+    let when =
+        format!("{day:02}/May/2026:{:02}:{:02}:{:02} +0000", seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let address = |number: u64| format!("{}.{}.{}.7", 11 + number % 150, number / 150 % 250, number / 37_500);
+    if number % RARE == RARE / 2 {
+        return format!(
+            "203.0.113.77 - - [{when}] \"GET /zebra-quilt/invoice.pdf HTTP/1.1\" 200 10 \"-\" \"Mozilla/5.0\""
+        );
+    }
+    if random.one_in(50) {
+        let target =
+            ["/.env", "/wp-login.php", "/.git/config", "/cgi-bin/test.cgi"][random.below(4) as usize];
+        return format!(
+            "{} - - [{when}] \"GET {target} HTTP/1.1\" 404 10 \"-\" \"curl/8.5.0\"",
+            address(99_000 + random.below(300))
+        );
+    }
+    format!(
+        "{} - - [{when}] \"GET /shop/{}?page={} HTTP/1.1\" 200 4711 \"-\" \"Mozilla/5.0 Firefox/{}.0\"",
+        address(place(random, 90_000)),
+        place(random, 4000),
+        random.below(50),
+        100 + random.below(50)
+    )
+}
+
+/// Makes very many decisions, read on one thread and decided on another.
+fn make_many(engine: &Engine) {
+    let pipeline = Arc::clone(&engine.plan().pipelines[0]);
+    let (sender, read) = std::sync::mpsc::sync_channel(4);
+    std::thread::scope(|scope| {
+        let pipeline = &pipeline;
+        scope.spawn(move || {
+            let mut random = Random::new(7);
+            for first in (0..MANY).step_by(500) {
+                let prepared = (first..first + 500).map(|number| {
+                    let event =
+                        content::web::access_log::event(request(number, &mut random).as_bytes()).unwrap();
+                    let arrival = event.time.unwrap();
+                    engine.prepare(pipeline, event, arrival)
+                });
+                sender.send(prepared.collect::<Vec<_>>()).unwrap();
+            }
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for prepared in read {
+            runtime.block_on(engine.decide(prepared));
+        }
+    });
+}
+
+/// Pages over a million decisions, found, paged through and judged again.
+#[test]
+fn the_console_shows_a_million_decisions() {
+    let parent = tempfile::tempdir().unwrap();
+    let mut running = None;
+    drive("million.mjs", || {
+        let directory =
+            Directory::create(&parent.path().join("many"), &[preset::find("web").unwrap()]).unwrap();
+        let server = start_by(&directory, &[], |engine| {
+            make_many(engine);
+            Clock::driven(|| NOW)
+        });
+        let rare = json!({"address": "203.0.113.77", "text": "zebra-quilt", "path": "/zebra-quilt/invoice.pdf", "count": MANY / RARE});
+        let asked = json!({"open": format!("http://{}", server.address), "all": MANY, "rare": rare});
+        running = Some(server);
+        asked
+    });
+    running.into_iter().for_each(Running::stop);
 }

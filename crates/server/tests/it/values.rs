@@ -125,8 +125,16 @@ fn notes_stay_with_their_value() {
     let line = format!("192.0.2.7 - - [17/May/2026:09:59:30 +0000] \"{web}\" 200 10 \"-\" \"curl/8.0\"");
     assert_eq!(server.post("/v1/decide?pipeline=web", &[LOG], &line).status, 200);
     assert_eq!(add(&server, "192.0.2.7", "a host").status, 200);
+    for (name, asks) in [("his", json!({"kind": "ip", "value": "192.0.2.7"})), ("others", json!({"text": ".env"}))] {
+        let search = json!({"name": name, "asks": asks}).to_string();
+        assert_eq!(server.ask("PUT", "/v1/searches", &[JSON], search.as_bytes()).status, 200);
+    }
+    let erased = erase(&server, json!({"dry_run": true}));
+    assert_eq!(erased["posted"], 2);
     let erased = erase(&server, json!({}));
-    assert_eq!((&erased["posted"], erased["decisions"].as_u64()), (&json!(1), Some(1)));
+    assert_eq!((&erased["posted"], erased["decisions"].as_u64()), (&json!(2), Some(1)));
+    let kept = server.get("/v1/searches").json()["searches"].clone();
+    assert_eq!((kept.as_array().unwrap().len(), &kept[0]["name"]), (1, &json!("others")));
     assert_eq!(server.get("/v1/notes?value=192.0.2.7").json()["notes"], json!([]));
     server.stop();
 }
