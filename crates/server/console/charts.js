@@ -23,7 +23,7 @@
   const axes = () => ({stroke: style('--dim'), font: '12px system-ui, sans-serif', grid: {stroke: style('--grid'), width: 1}, ticks: {stroke: style('--grid'), width: 1}});
 
   // Columns upon each other: each series is drawn up to the sum of those below it, the highest first.
-  const columns = (picture, {unit, first, width, series, marked, open}) => {
+  const columns = (picture, {unit, first, width, across, series, marked, open}) => {
     const length = Math.max(0, ...series.map(({counts}) => counts.length));
     const starts = Array.from({length}, (_, index) => first + index * width);
     const sums = series.map((_, top) => starts.map((_, index) => series.slice(0, top + 1).reduce((sum, {counts}) => sum + counts[index], 0)));
@@ -36,7 +36,7 @@
       options: {
         scales: {x: {time: isTime, range: (plot, low, high) => [low, high + width]}, y: {range: (plot, low, high) => [0, Math.max(high, 1) * 1.02]}},
         series: [
-          {label: picture.dataset.across || '', value: (plot, value) => value == null ? '–' : from(value)},
+          {label: across, value: (plot, value) => value == null ? '–' : from(value)},
           ...order.map(index => ({
             label: series[index].label, fill: color(picture, series[index].class), width: 0, paths: bars, points: {show: false},
             value: (plot, value, place, at) => at == null ? '–' : number.format(series[index].counts[at]),
@@ -87,6 +87,8 @@
   const drawn = new Map();
   const draw = picture => {
     const told = JSON.parse(picture.dataset.plot);
+    // Where nothing came there is nothing to look at.
+    if (told.series && !told.series.length) return;
     const {data, options, pressed, square} = KINDS[told.kind](picture, told);
     const place = document.createElement('div');
     place.className = 'drawn';

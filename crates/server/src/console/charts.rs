@@ -7,6 +7,8 @@ use event::{Span, Time};
 use maud::{Markup, html};
 use serde::Serialize;
 
+use super::texts::t;
+
 /// Units across a chart.
 const WIDTH: f64 = 1000.0;
 /// Points beyond which nothing is told apart.
@@ -22,6 +24,8 @@ pub(super) enum PlotData<'a> {
     Columns {
         #[serde(flatten)]
         axis: ColumnAxis,
+        /// The name of what the axis shows.
+        across: &'a str,
         series: Vec<PlotSeries<'a>>,
         /// The place of a column that stands out.
         marked: Option<usize>,
@@ -182,6 +186,7 @@ impl TimelineChart {
         let first = self.columns.first().map_or(Time(0), |column| column.start);
         let data = PlotData::Columns {
             axis: ColumnAxis::of_time(first, self.width),
+            across: t("decisions.when"),
             series: vec![PlotSeries { label: name.to_owned(), class, counts }],
             marked: self.marked,
             open,
@@ -218,6 +223,7 @@ impl TimelineChart {
 /// Counts of several sorts in columns, the lowest sort first.
 pub(super) struct StackedChart {
     pub(super) axis: ColumnAxis,
+    pub(super) across: &'static str,
     /// Names and classes of the sorts.
     pub(super) sorts: Vec<(String, String)>,
     /// A count of each sort for each column.
@@ -239,7 +245,13 @@ impl StackedChart {
         });
         // What never came only takes room.
         let series = series.filter(|series| series.counts.iter().any(|count| *count > 0)).collect();
-        PlotData::Columns { axis: self.axis, series, marked: None, open: self.open.clone() }
+        PlotData::Columns {
+            axis: self.axis,
+            across: self.across,
+            series,
+            marked: None,
+            open: self.open.clone(),
+        }
     }
 
     /// The parts of a column that are not empty: class, upper edge and height of each.

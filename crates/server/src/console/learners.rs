@@ -279,6 +279,7 @@ fn scores(made: &DecisionStatisticsJson) -> Markup {
     ];
     let chart = StackedChart {
         axis: ColumnAxis::Points { first: low as f64 * bin, width: bin },
+        across: t("learners.to"),
         sorts: sorts.map(|(text, class)| (t(text).to_owned(), class.to_owned())).to_vec(),
         columns: columns.collect(),
         open: None,

@@ -125,7 +125,9 @@ fn notes_stay_with_their_value() {
     let line = format!("192.0.2.7 - - [17/May/2026:09:59:30 +0000] \"{web}\" 200 10 \"-\" \"curl/8.0\"");
     assert_eq!(server.post("/v1/decide?pipeline=web", &[LOG], &line).status, 200);
     assert_eq!(add(&server, "192.0.2.7", "a host").status, 200);
-    for (name, asks) in [("his", json!({"kind": "ip", "value": "192.0.2.7"})), ("others", json!({"text": ".env"}))] {
+    for (name, asks) in
+        [("his", json!({"kind": "ip", "value": "192.0.2.7"})), ("others", json!({"text": ".env"}))]
+    {
         let search = json!({"name": name, "asks": asks}).to_string();
         assert_eq!(server.ask("PUT", "/v1/searches", &[JSON], search.as_bytes()).status, 200);
     }
