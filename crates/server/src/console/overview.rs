@@ -121,6 +121,7 @@ impl Traffic {
         let (first, last) = (self.columns.first(), self.columns.last());
         let chart = StackedChart {
             axis: ColumnAxis::of_time(first.map_or(Time(0), |(first, _)| *first), Span::minutes(1)),
+            across: t("decisions.when"),
             sorts: Action::ALL
                 .map(|action| (word("action", action.name()), format!("part-{}", action.name())))
                 .to_vec(),
