@@ -120,7 +120,9 @@ pub use pipeline::{
 };
 pub use posted_values::{ALLOW_ENTRIES_MAX, AllowEntry, NOTES_MAX, ValueNote, posted_value};
 pub use related_keys::{RELATED_DECISIONS, RelatedKey, RelatedKeys};
-pub use relearning::{KnownModels, LessonCounts, RelearnError, RelearnProgress, RelearnReport};
+pub use relearning::{
+    KnownModels, LessonCounts, ModelCheck, RelearnError, RelearnProgress, RelearnReport, RelearnedModels,
+};
 pub use reload::{PipelineChange, Proposal, ReloadError, ReloadOutcome, RulesInfo, VersionInfo, VersionText};
 pub use reputation_ranking::{RankedReputation, ReputationRanking};
 pub use review::{ReviewInput, ReviewKeyError, ReviewedItem};

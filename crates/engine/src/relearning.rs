@@ -9,6 +9,8 @@ use plan::{Pipeline, TrainingLabel};
 
 use crate::Engine;
 use crate::directory::DirectoryError;
+use crate::learners::SuccessorModels;
+use crate::pipeline::classifiers::TokenKeys;
 
 /// Reasons for linear models that were not made anew.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +40,9 @@ pub enum RelearnError {
         /// The lessons that the journal has.
         found: LessonCounts,
     },
+    /// Others were begun since, and these no longer learn what those in use learn.
+    #[error("others were begun since: make the linear models anew once more")]
+    Superseded,
     /// Nodes share the models, and they cannot be replaced for all of them.
     #[error("the linear models that nodes share cannot be replaced: {0}")]
     Shared(String),
@@ -64,45 +69,87 @@ pub enum KnownModels {
     Replace,
 }
 
-/// The judgements that linear models were made of.
+/// What models said of judged decisions, by the side that their log-odds are on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ModelCheck {
+    /// Good decisions.
+    pub good: u64,
+    /// Good decisions that were taken for bad.
+    pub good_wrong: u64,
+    /// Bad decisions.
+    pub bad: u64,
+    /// Bad decisions that were taken for good.
+    pub bad_wrong: u64,
+}
+
+impl ModelCheck {
+    fn add(&mut self, label: TrainingLabel, odds: Option<f64>) {
+        let (count, wrong, is_wrong): (&mut u64, &mut u64, fn(f64) -> bool) = match label {
+            TrainingLabel::Good => (&mut self.good, &mut self.good_wrong, |odds| odds > 0.0),
+            TrainingLabel::Bad => (&mut self.bad, &mut self.bad_wrong, |odds| odds <= 0.0),
+            TrainingLabel::Forget => return,
+        };
+        let Some(odds) = odds else { return };
+        *count += 1;
+        *wrong += u64::from(is_wrong(odds));
+    }
+}
+
+/// The judgements that linear models were made of, and how good they are.
 #[derive(Clone, Debug, Default)]
 pub struct RelearnReport {
-    /// The lessons.
+    /// The lessons of all new models of the pipeline.
     pub lessons: LessonCounts,
+    /// The lessons of those in use.
+    pub known: LessonCounts,
+    /// What the new models said of each decision of the later half, before they learned it (prequential evaluation: A. P. Dawid,
+    /// Statistical theory: the prequential approach, J. R. Statist. Soc. A 147, 1984).
+    pub check: ModelCheck,
+    /// What the models in use say of the same decisions. They may have learned these very ones, which speaks for them.
+    pub known_check: ModelCheck,
     /// Decisions of versions that nobody described: their facts have no names.
     pub undescribed: u64,
     /// The data that was passed over because it is damaged.
     pub skipped: SkippedData,
 }
 
+/// Linear models that were made anew, beside those in use. As long as they are there they learn what those learn.
+#[derive(Debug)]
+pub struct RelearnedModels {
+    pipeline: String,
+    models: Arc<SuccessorModels>,
+    /// What they were made of.
+    pub report: RelearnReport,
+}
+
 /// Blocks of the journal that were read, of both times over it.
 pub type RelearnProgress<'a> = &'a mut dyn FnMut(u64);
 
 impl Engine {
-    /// Makes the linear models of a pipeline anew: each learns what the last judgement of every decision in the journal says,
-    /// in the order of the decisions, and nothing else. What was learned of events that were never decided is not in the
-    /// journal. Blocks; in memory are the ids of judged decisions.
+    /// Makes the linear models of a pipeline anew, beside those in use: each learns what the last judgement of every decision in the
+    /// journal says, in the order of the decisions, and what those in use learn meanwhile, and nothing else. What was learned of
+    /// events that were never decided is not in the journal; a judgement that is being taken in as this begins may be missed.
+    /// Blocks; in memory are the ids of judged decisions.
     ///
     /// # Errors
-    /// Then, or where `is_over` answers true, the models are as they were. Models that have learned more events of a label than
-    /// the journal teaches stay, unless they are to be replaced.
-    pub fn relearn(
+    /// If the journal cannot be read, the pipeline has no model, or `is_over` answers true.
+    pub fn relearn_beside(
         &self,
         pipeline: &Pipeline,
-        known_models: KnownModels,
         read: RelearnProgress<'_>,
         is_over: &dyn Fn() -> bool,
-    ) -> Result<RelearnReport, RelearnError> {
+    ) -> Result<RelearnedModels, RelearnError> {
         let journal = self.journal.as_ref().ok_or(RelearnError::NoJournal)?;
-        let archive = journal.archive()?;
         let has_model: Vec<bool> = pipeline.classifiers.iter().map(|plan| !plan.linear.is_empty()).collect();
         if !has_model.contains(&true) {
             return Err(RelearnError::NoModel(pipeline.name.clone()));
         }
-        let mut relearned = RelearnReport::default();
-        let judged = judgements(&archive, &mut relearned.skipped, read, is_over)?;
-        let learners = self.learners.anew(pipeline);
-        let mut skipped = SkippedData::default();
+        // Before the journal is looked at: what is said after that they follow.
+        let models = self.learners.succeed(pipeline);
+        let archive = journal.archive()?;
+        let mut report = RelearnReport::default();
+        let judged = judgements(&archive, &mut report.skipped, read, is_over)?;
+        let (mut skipped, mut met) = (SkippedData::default(), 0);
         let mut descriptions = KnownDescriptions::default();
         for block in archive.oldest_first() {
             if is_over() {
@@ -110,35 +157,88 @@ impl Engine {
             }
             for (id, record) in skipped.records(block)? {
                 let Record::Decision(mut row) = record else { continue };
-                let Some(class) = judged.get(&id).filter(|_| row.pipeline == pipeline.name) else { continue };
+                let Some(class) = judged.get(&id) else { continue };
+                met += 1;
+                if row.pipeline != pipeline.name {
+                    continue;
+                }
                 let Some(description) = descriptions.of(journal, &row.version) else {
-                    relearned.undescribed += 1;
+                    report.undescribed += 1;
                     continue;
                 };
                 if self.content_keys.unseal(id, &mut row, description).is_err() {
-                    relearned.undescribed += 1;
+                    report.undescribed += 1;
                     continue;
                 }
                 let tokens = self.tokens_of_row(pipeline, &row, description);
                 for ((plan, tokens), has_model) in pipeline.classifiers.iter().zip(&tokens).zip(&has_model) {
                     let label = plan.training_label(class).filter(|_| *has_model);
                     let (Some(tokens), Some(label)) = (tokens, label) else { continue };
-                    learners.learn_first(tokens, label);
-                    match label {
-                        TrainingLabel::Good => relearned.lessons.good += 1,
-                        TrainingLabel::Bad => relearned.lessons.bad += 1,
-                        TrainingLabel::Forget => {}
+                    if met * 2 > judged.len() {
+                        self.compare_models(&models, tokens, label, &mut report);
                     }
+                    models.teach_first(tokens, label);
                 }
             }
             read(1);
         }
-        let (known, found) = (self.learners.lessons(pipeline), relearned.lessons);
-        if known_models == KnownModels::Keep && (known.good > found.good || known.bad > found.bad) {
-            return Err(RelearnError::KnownBetter { pipeline: pipeline.name.clone(), known, found });
+        [report.known, report.lessons] = self.learners.lessons_of_both(&models);
+        Ok(RelearnedModels { pipeline: pipeline.name.clone(), models, report })
+    }
+
+    /// Notes what both models say of an event, by the first view that both know.
+    fn compare_models(
+        &self,
+        models: &SuccessorModels,
+        tokens: &TokenKeys,
+        label: TrainingLabel,
+        report: &mut RelearnReport,
+    ) {
+        let Some((view, _)) = tokens.features.first() else { return };
+        report.check.add(label, models.log_odds(tokens, *view));
+        report.known_check.add(label, self.learners.log_odds(tokens, *view));
+    }
+
+    /// Puts models that were made anew in the place of those in use.
+    ///
+    /// # Errors
+    /// Then the models are as they were. Models that have learned more events of a label than the journal teaches stay, unless
+    /// they are to be replaced.
+    pub fn adopt_models(
+        &self,
+        made: &RelearnedModels,
+        known_models: KnownModels,
+    ) -> Result<(), RelearnError> {
+        if !self.learners.is_succeeded_by(&made.models) {
+            return Err(RelearnError::Superseded);
         }
-        self.learners.put(learners, self.lesson_register())?;
-        Ok(relearned)
+        // Both have gone on learning.
+        let [known, found] = self.learners.lessons_of_both(&made.models);
+        if known_models == KnownModels::Keep && (known.good > found.good || known.bad > found.bad) {
+            return Err(RelearnError::KnownBetter { pipeline: made.pipeline.clone(), known, found });
+        }
+        self.learners.put(&made.models, self.lesson_register())
+    }
+
+    /// Returns true if nodes share the models: a node's journal has but a part of what they were taught.
+    pub fn shares_models(&self) -> bool {
+        self.lesson_register().is_some()
+    }
+
+    /// Makes the linear models of a pipeline anew, and puts them in the place of those in use. Blocks.
+    ///
+    /// # Errors
+    /// Those of both; then the models are as they were.
+    pub fn relearn(
+        &self,
+        pipeline: &Pipeline,
+        known_models: KnownModels,
+        read: RelearnProgress<'_>,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<RelearnReport, RelearnError> {
+        let made = self.relearn_beside(pipeline, read, is_over)?;
+        self.adopt_models(&made, known_models)?;
+        Ok(made.report)
     }
 }
 

@@ -177,6 +177,8 @@ const parts = {
       again.setAttribute('aria-pressed', String(isOn));
     };
     const look = async () => {
+      // The part may say no more that something is to come.
+      if (!again.isConnected) return;
       if (isOn && Date.now() - touched > REST) { isOn = false; say(); }
       if (isOn && !document.hidden) {
         try {

@@ -16,10 +16,11 @@ use server::api::{
     EraseRequest, ExplanationJson, FeedbackJson, FeedbackLine, FeedbackOutcomeJson, FullestKeysJson,
     HealthJson, LearnersJson, MailReportJson, NodesJson, NoteRequest, NotificationTestJson,
     NotificationsJson, PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson, ReadingsRequest,
-    RelatedKeysJson, ReloadOutcomeJson, RemovedJson, ReviewAgreementJson, ReviewDecisionJson, ReviewJson,
-    ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RuleImpactJson,
-    RuleNamesJson, RulesJson, SearchRequest, SearchesJson, SetEntriesJson, SetsJson, SimilarDecisionsJson,
-    SnapshotJson, SnapshotsJson, TimelineJson, TopKeysJson, ValueNoteJson, ValueNotesJson, VersionTextJson,
+    RelatedKeysJson, RelearningJson, ReloadOutcomeJson, RemovedJson, ReviewAgreementJson, ReviewDecisionJson,
+    ReviewJson, ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson, RollbackRequest,
+    RuleImpactJson, RuleNamesJson, RulesJson, SearchRequest, SearchesJson, SetEntriesJson, SetsJson,
+    SimilarDecisionsJson, SnapshotJson, SnapshotsJson, TimelineJson, TopKeysJson, ValueNoteJson,
+    ValueNotesJson, VersionTextJson,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
@@ -35,6 +36,9 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 const UNASKED_BYTES_MAX: usize = 256 << 10;
 /// Largest answer that is read.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
+
+/// The route of linear models that are made anew.
+const RELEARN: &str = "/v1/learners/relearn";
 
 /// Largest list of bans that is read.
 const BANS_BYTES_MAX: u64 = 4 << 30;
@@ -488,6 +492,32 @@ impl ApiClient {
     /// Ends a back-test.
     pub(crate) fn cancel_backtest(&self, id: &str) -> Result<BacktestJson, CallError> {
         self.call(Method::DELETE, &format!("/v1/backtests/{}", escaped(id)), &[], &[], &[])
+    }
+
+    /// Begins to make a pipeline's linear models anew.
+    pub(crate) fn relearn(&self, pipeline: Option<&str>) -> Result<RelearningJson, CallError> {
+        self.call(Method::POST, RELEARN, &named(pipeline), &[], &[])
+    }
+
+    /// Returns how far they are.
+    pub(crate) fn relearning(&self, pipeline: Option<&str>) -> Result<RelearningJson, CallError> {
+        self.get(RELEARN, &named(pipeline))
+    }
+
+    /// Lets them go.
+    pub(crate) fn discard_relearned(&self, pipeline: Option<&str>) -> Result<RelearningJson, CallError> {
+        self.call(Method::DELETE, RELEARN, &named(pipeline), &[], &[])
+    }
+
+    /// Uses them.
+    pub(crate) fn adopt_relearned(
+        &self,
+        pipeline: Option<&str>,
+        replace: bool,
+    ) -> Result<RelearningJson, CallError> {
+        let mut query = named(pipeline);
+        query.extend(replace.then_some(("replace", "true")));
+        self.call(Method::POST, "/v1/learners/relearn/adopt", &query, &[], &[])
     }
 
     /// Returns what a rule did to past events.

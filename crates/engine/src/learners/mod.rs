@@ -12,11 +12,12 @@
 mod lesson_log;
 mod register;
 mod shared;
+mod successor;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
 
 use event::Key;
 use judge::{ExampleLabel, LinearLearner};
@@ -34,6 +35,7 @@ pub use register::{
 };
 pub use shared::SharedModelState;
 use shared::{SharedModels, learn_in_turn};
+pub(crate) use successor::SuccessorModels;
 
 /// Largest file that is read: tens of learners.
 const BYTES_MAX: u64 = 1 << 30;
@@ -118,6 +120,8 @@ pub(crate) struct LinearLearners {
     /// `None` without a data directory.
     files: Option<LearnerFiles>,
     learners: RwLock<BTreeMap<LearnerName, Arc<LinearLearner>>>,
+    /// Those that are made anew meanwhile, as long as somebody wants them.
+    successor: RwLock<Weak<SuccessorModels>>,
     is_changed: AtomicBool,
     rounds: AtomicU32,
 }
@@ -256,6 +260,10 @@ impl LinearLearners {
     /// Learns what the ledger has taken in: an event that taught one label before teaches another now. A lesson is logged when
     /// this returns. One that the ledger lost in a crash, and takes in again, is not learned twice.
     pub(crate) fn teach(&self, tokens: &TokenKeys, before: TrainingLabel, now: TrainingLabel) {
+        // First, so that what is learned just as they are put in the place of these is in one or the other.
+        if let Some(successor) = self.successor.read().upgrade() {
+            successor.follow(tokens, now);
+        }
         for (view, features) in &tokens.features {
             let learner = LearnerName::new(&tokens.event, *view);
             let event = tokens.event.shingle.0;
@@ -334,10 +342,14 @@ impl LinearLearners {
         }
     }
 
-    /// The lessons of a pipeline's learners.
-    pub(crate) fn lessons(&self, pipeline: &Pipeline) -> LessonCounts {
-        let learners = LearnerName::all(pipeline).filter_map(|name| self.known(name));
-        learners.fold(LessonCounts::default(), |sum, learner| {
+    /// The lessons of the learners that others are to take the place of, and those of the others.
+    pub(crate) fn lessons_of_both(&self, successor: &SuccessorModels) -> [LessonCounts; 2] {
+        let names: Vec<_> = successor.learners().learners.read().keys().copied().collect();
+        [self, successor.learners()].map(|learners| learners.lessons_of(names.iter().copied()))
+    }
+
+    fn lessons_of(&self, names: impl Iterator<Item = LearnerName>) -> LessonCounts {
+        names.filter_map(|name| self.known(name)).fold(LessonCounts::default(), |sum, learner| {
             let [good, bad] = learner.learned();
             LessonCounts { good: sum.good + good, bad: sum.bad + bad }
         })
@@ -356,24 +368,30 @@ impl LinearLearners {
         LessonCounts { good, bad }
     }
 
-    /// Learners of a pipeline's classifiers that have learned nothing, in memory alone.
-    pub(crate) fn anew(&self, pipeline: &Pipeline) -> LinearLearners {
+    /// Learners of a pipeline's classifiers that have learned nothing yet. They learn what these learn from now on, as long as they
+    /// are there and no others are begun.
+    pub(crate) fn succeed(&self, pipeline: &Pipeline) -> Arc<SuccessorModels> {
         let learners = LearnerName::all(pipeline).map(|name| (name, Arc::default()));
-        LinearLearners { learners: RwLock::new(learners.collect()), ..LinearLearners::default() }
+        let learners =
+            LinearLearners { learners: RwLock::new(learners.collect()), ..LinearLearners::default() };
+        let successor = Arc::new(SuccessorModels::new(learners));
+        *self.successor.write() = Arc::downgrade(&successor);
+        successor
     }
 
-    /// Learns an event that has taught nothing before.
-    pub(crate) fn learn_first(&self, tokens: &TokenKeys, label: TrainingLabel) {
-        self.teach(tokens, TrainingLabel::Forget, label);
+    /// Returns true for those that learn what these learn.
+    pub(crate) fn is_succeeded_by(&self, successor: &Arc<SuccessorModels>) -> bool {
+        self.successor.read().ptr_eq(&Arc::downgrade(successor))
     }
 
-    /// Puts others in the place of learners, for all nodes that share them, and writes all.
+    /// Puts those that were made anew in the place of learners, for all nodes that share them, and writes all.
     pub(crate) fn put(
         &self,
-        others: LinearLearners,
+        successor: &SuccessorModels,
         register: Option<&dyn LessonRegister>,
     ) -> Result<(), RelearnError> {
-        for (name, learner) in others.learners.into_inner() {
+        let made: Vec<_> = successor.learners().learners.read().clone().into_iter().collect();
+        for (name, learner) in made {
             match self.shared.as_ref().zip(register) {
                 None => _ = self.learners.write().insert(name, learner),
                 Some((shared, register)) => {
@@ -381,6 +399,7 @@ impl LinearLearners {
                 }
             }
         }
+        *self.successor.write() = Weak::new();
         self.is_changed.store(true, Ordering::Relaxed);
         Ok(self.save()?)
     }

@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::{Decision, Directory, Engine, KnownModels, LessonCounts};
+use engine::{Decision, Directory, Engine, KnownModels, LessonCounts, ModelCheck, RelearnError};
 use event::{Event, Value};
+use journal::RecordId;
 use plan::{Config, Overrides, Plan};
+use stats::random::Random;
 
 use crate::pipeline::{NOW, decide_at};
 
@@ -300,6 +302,71 @@ fn lost_models_are_made_anew_from_the_journal() {
     assert_eq!(odds(&engine), known);
     relearn(KnownModels::Replace).unwrap();
     assert_eq!(odds(&engine), made);
+}
+
+/// Models that are made anew learn what those in use learn meanwhile, so that both know the same judgements whenever one takes the
+/// place of the other: held against the last judgement of each event.
+#[test]
+fn models_made_anew_miss_no_judgement_of_meanwhile() {
+    struct Forum<'e> {
+        engine: &'e Engine,
+        random: Random,
+        /// The last judgement of each decision.
+        judged: Vec<(RecordId, &'static str)>,
+    }
+    impl Forum<'_> {
+        fn judge(&mut self) {
+            let number = self.judged.len();
+            let class = *self.random.pick(&["ham", "spam", "none"]);
+            if number == 0 || self.random.one_in(2) {
+                let id = judged(self.engine, &text(class == "spam", number)).3.id;
+                self.judged.push((id, class));
+                pollster::block_on(self.engine.feedback(id, class, NOW)).unwrap();
+            } else {
+                let place = self.random.below(number as u64) as usize;
+                self.judged[place].1 = class;
+                pollster::block_on(self.engine.feedback(self.judged[place].0, class, NOW)).unwrap();
+            }
+        }
+
+        fn judge_some(&mut self, most: u64) {
+            (0..self.random.below(most)).for_each(|_| self.judge());
+        }
+
+        fn expected(&self) -> LessonCounts {
+            let count = |class| self.judged.iter().filter(|(_, last)| *last == class).count() as u64;
+            LessonCounts { good: count("ham"), bad: count("spam") }
+        }
+    }
+    for seed in 0..20 {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("data");
+        Directory::create(&path, &[]).unwrap();
+        let engine = open(&path);
+        let pipeline = Arc::clone(&engine.plan().pipelines[0]);
+        let mut forum = Forum { engine: &engine, random: Random::new(seed), judged: Vec::new() };
+        for round in 0..4 {
+            forum.judge_some(30);
+            let mut between = |_| forum.judge_some(4);
+            let made = engine.relearn_beside(&pipeline, &mut between, &|| false).unwrap();
+            forum.judge_some(6);
+            if forum.random.one_in(4) {
+                drop(made);
+            } else {
+                engine.adopt_models(&made, KnownModels::Keep).unwrap();
+            }
+            let again = engine.relearn_beside(&pipeline, &mut |_| (), &|| false).unwrap();
+            let (expected, report) = (forum.expected(), &again.report);
+            assert_eq!((report.known, report.lessons), (expected, expected), "seed {seed} round {round}");
+            let ModelCheck { good, good_wrong, bad, bad_wrong } = report.check;
+            assert!(good_wrong <= good && bad_wrong <= bad, "{:?}", report.check);
+            assert!(good <= expected.good && bad <= expected.bad, "{:?}", report.check);
+            // Others are begun: these no longer learn what is said, and so never take a place.
+            let _others = engine.relearn_beside(&pipeline, &mut |_| (), &|| false).unwrap();
+            let refused = engine.adopt_models(&again, KnownModels::Replace);
+            assert!(matches!(refused, Err(RelearnError::Superseded)), "{refused:?}");
+        }
+    }
 }
 
 /// Texts of `runs` and of `site_runs` are learned apart: each model says what it has learned of its own.

@@ -1,11 +1,11 @@
 //! The state of what learns in JSON.
 
-use engine::{ClassifierState, Engine, LessonCounts, LinearState, ModelState};
+use engine::{ClassifierState, Engine, LessonCounts, LinearState, ModelCheck, ModelState, RelearnReport};
 use plan::Pipeline;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{BandJson, CalibrationJson};
+use super::{BandJson, CalibrationJson, Timestamp};
 
 /// The learners of a pipeline: lines and probabilities, classifiers, models.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -100,6 +100,83 @@ pub struct ModelJson {
     /// The features that it was trained on and does not look at: training dropped them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unused: Vec<String>,
+}
+
+/// Linear models that are made anew from the journal, beside those in use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Relearning)]
+pub struct RelearningJson {
+    /// `running`, `ready` (they wait for who uses them, for an hour at most), `adopted`, `discarded` or `failed`.
+    pub state: String,
+    /// The pipeline.
+    pub pipeline: String,
+    /// The name of who began it.
+    pub by: String,
+    /// The time at which it was begun.
+    pub begun: Timestamp,
+    /// The time at which it was over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Timestamp>,
+    /// Blocks of the journal that were read; it is read twice.
+    pub blocks: u64,
+    /// The reason for which it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// What they were made of, and how good they are, once they are ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<RelearnReportJson>,
+}
+
+/// What linear models were made of, and how good they are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = RelearnReport)]
+pub struct RelearnReportJson {
+    /// The lessons of all new models of the pipeline.
+    pub lessons: LessonCountsJson,
+    /// The lessons of those in use.
+    pub known: LessonCountsJson,
+    /// What the new ones said of each judged decision of the later half, before they learned it.
+    pub check: ModelCheckJson,
+    /// What those in use say of the same decisions, which they may have learned: that speaks for them.
+    pub known_check: ModelCheckJson,
+    /// Judged decisions that were passed over, as nobody described their version's facts.
+    pub undescribed: u64,
+    /// Bytes of the journal that were passed over as they are damaged.
+    pub damaged: u64,
+}
+
+/// What models said of judged decisions, by the side that their log-odds are on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = ModelCheck)]
+pub struct ModelCheckJson {
+    /// Good decisions.
+    pub good: u64,
+    /// Good decisions that were taken for bad.
+    pub good_wrong: u64,
+    /// Bad decisions.
+    pub bad: u64,
+    /// Bad decisions that were taken for good.
+    pub bad_wrong: u64,
+}
+
+impl From<&RelearnReport> for RelearnReportJson {
+    fn from(report: &RelearnReport) -> RelearnReportJson {
+        RelearnReportJson {
+            lessons: report.lessons.into(),
+            known: report.known.into(),
+            check: report.check.into(),
+            known_check: report.known_check.into(),
+            undescribed: report.undescribed,
+            damaged: report.skipped.bytes,
+        }
+    }
+}
+
+impl From<ModelCheck> for ModelCheckJson {
+    fn from(check: ModelCheck) -> ModelCheckJson {
+        let ModelCheck { good, good_wrong, bad, bad_wrong } = check;
+        ModelCheckJson { good, good_wrong, bad, bad_wrong }
+    }
 }
 
 impl LearnersJson {

@@ -18,6 +18,7 @@ use super::decision;
 use super::decisions::absent;
 use super::format::{CELL, length, number, percent, plain, points, time, url, value};
 use super::frame::{ConsoleSection, secret};
+use super::relearning;
 use super::score_fit;
 use super::texts::{counted, fill, t, word};
 use super::upload::UploadForm;
@@ -93,6 +94,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
         }
         (score_fit::form(&visit, &known.pipeline))
         (classifiers(&known.classifiers))
+        (relearning::section(&visit, &known.pipeline, &known.classifiers).await)
         (models(&known.models))
         @if let Some(pipeline) = pipeline { (try_form(&visit, pipeline)) }
     }))

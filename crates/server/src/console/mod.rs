@@ -32,6 +32,7 @@ mod oidc;
 mod overview;
 mod preview;
 mod related_keys;
+mod relearning;
 mod review;
 mod reviews;
 mod rules;
@@ -103,6 +104,9 @@ pub(crate) fn pages() -> Router<Arc<Node>> {
         .route("/console/rules/rollback", post(rules::roll_back))
         .route("/console/rules/promote", post(rules::promote))
         .route("/console/learners", get(learners::page))
+        .route("/console/learners/relearn", post(relearning::begin))
+        .route("/console/learners/relearn/adopt", post(relearning::adopt))
+        .route("/console/learners/relearn/discard", post(relearning::discard))
         .route("/console/learners/check", post(learners::try_event))
         .route("/console/reviews", get(reviews::page))
         .route("/console/reviews/agreement", get(agreement::page))

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     /// Sections whose texts are found by a word of the interface.
-    const WORDS: [&str; 15] = [
+    const WORDS: [&str; 16] = [
         "action",
         "anomaly",
         "acted",
@@ -74,6 +74,7 @@ mod tests {
         "origin",
         "part",
         "quality",
+        "relearn_state",
         "review_order",
         "review_state",
         "done",

@@ -48,6 +48,7 @@ use crate::core::peers::PeerTable;
 use crate::core::problem::{HttpFailure, OVERLOADED, UNKNOWN_NAME};
 use crate::core::rate_meter::RateMeters;
 use crate::core::reading_pool::ReadingPool;
+use crate::core::relearning::RelearnJobs;
 use crate::core::sessions::SessionAuthority;
 use crate::core::shares::{Caller, Share, Shares};
 use crate::core::signature_metrics::SignatureMetrics;
@@ -154,6 +155,7 @@ pub(crate) struct Node {
     pub(crate) erasures: ErasureJobs,
     /// The back-tests that are at work or ended last.
     pub(crate) backtests: BacktestJobs,
+    pub(crate) relearning: RelearnJobs,
     /// The correction that is at work or was last.
     pub(crate) corrections: CorrectionJobs,
     /// The decisions of the last hour.
@@ -249,6 +251,7 @@ impl Node {
                 .map(|plan| Telemetry::new(plan, metrics.registry())),
             erasures: ErasureJobs::default(),
             backtests: BacktestJobs::default(),
+            relearning: RelearnJobs::default(),
             corrections: CorrectionJobs::default(),
             traffic: TrafficHistory::default(),
             anomalies: AnomalyWatch::default(),

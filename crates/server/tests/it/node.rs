@@ -5,10 +5,11 @@ use serde_json::Value;
 use crate::harness::{LOG, PROBE, check_problem, directory, start, with_server};
 
 /// Every route, as the description names it.
-pub(crate) const ROUTES: [(&str, &str); 116] = [
+pub(crate) const ROUTES: [(&str, &str); 120] = [
     ("delete", "/v1/allow"),
     ("delete", "/v1/backtests/{id}"),
     ("delete", "/v1/bans"),
+    ("delete", "/v1/learners/relearn"),
     ("delete", "/v1/nodes/{number}"),
     ("delete", "/v1/notes"),
     ("delete", "/v1/searches"),
@@ -49,6 +50,7 @@ pub(crate) const ROUTES: [(&str, &str); 116] = [
     ("get", "/v1/keys"),
     ("get", "/v1/keys/related"),
     ("get", "/v1/learners"),
+    ("get", "/v1/learners/relearn"),
     ("get", "/v1/limits"),
     ("get", "/v1/limits/fullest"),
     ("get", "/v1/limits/{name}/overrides"),
@@ -95,6 +97,8 @@ pub(crate) const ROUTES: [(&str, &str); 116] = [
     ("post", "/v1/feedback/batch"),
     ("post", "/v1/forms"),
     ("post", "/v1/learn"),
+    ("post", "/v1/learners/relearn"),
+    ("post", "/v1/learners/relearn/adopt"),
     ("post", "/v1/limits/{name}/peek"),
     ("post", "/v1/limits/{name}/refund"),
     ("post", "/v1/limits/{name}/reset"),

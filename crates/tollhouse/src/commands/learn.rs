@@ -1,17 +1,21 @@
 //! `tollhouse learn`: says of messages what they are.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
+use anstyle::Style;
 use data_encoding::HEXLOWER;
-use engine::{KnownModels, LessonCounts, RelearnError, RelearnReport};
+use engine::{KnownModels, RelearnError};
+use indicatif::HumanCount;
 use serde::Serialize;
-use server::api::FeedbackOutcomeJson;
+use server::api::{FeedbackOutcomeJson, ModelCheckJson, RelearnReportJson};
 use sha2::{Digest, Sha256};
 
 use crate::client::ApiClient;
-use crate::console::{Output, Progress, error, say};
+use crate::console::{DIM, Output, Progress, TableCell, TextTable, error, say};
 use crate::exit::{CommandError, Exit};
 use crate::input::messages::{InputMessage, InterleavedMessageIter, count_files};
+use crate::interrupt::Interrupt;
 use crate::losses::say_losses;
 use crate::message_reader::{MessageOptions, PreparedMessage, each_answer, each_message, message_pipeline};
 use crate::options::{ASK_THE_SERVER, EngineOptions, JsonOption, ServerOptions};
@@ -24,6 +28,7 @@ Examples:
   tollhouse learn --data ./data --message-time --spam spam.mbox --ham wanted.mbox archive/
   tollhouse learn --class spam --server http://127.0.0.1:8377 - < message.eml
   tollhouse learn --data ./data --from-journal                  Make lost linear models anew
+  tollhouse learn --server http://127.0.0.1:8377 --from-journal --dry-run
 
 To begin, use --spam and --ham: their messages are learned in turns.
 
@@ -33,7 +38,9 @@ decided here, feedback on the decision's id is more exact.
 
 --from-journal rebuilds linear models from feedback on the journal's decisions alone, without
 messages learned otherwise; counts stay. Models that learned more than the journal has need
---replace.")]
+--replace. It shows how good the new models are: each decision of the later half was held against
+them before they learned it. With --server a running node makes them beside those in use, and what
+is judged meanwhile both learn; Ctrl-C lets them go.")]
 pub(crate) struct LearnArgs {
     /// Messages, mailboxes or directories (recursive, by name), or - for standard input
     #[arg(required_unless_present_any = ["spam", "ham", "from_journal"], value_name = "FILE|DIR|MBOX|-")]
@@ -48,8 +55,11 @@ pub(crate) struct LearnArgs {
     #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with_all = ["class", "files"])]
     ham: Vec<PathBuf>,
     /// Rebuild the linear models from feedback in the journal
-    #[arg(long, conflicts_with_all = ["class", "files", "spam", "ham", "server"])]
+    #[arg(long, conflicts_with_all = ["class", "files", "spam", "ham"])]
     from_journal: bool,
+    /// Show how good rebuilt models are, and leave those in use
+    #[arg(long, requires = "from_journal")]
+    dry_run: bool,
     /// Replace even models that learned more than the journal has
     #[arg(long, requires = "from_journal")]
     replace: bool,
@@ -116,7 +126,10 @@ impl LearnTally {
 pub(crate) fn run(args: LearnArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
     if args.from_journal {
-        return relearn(&args, &mut out);
+        return match args.server.client()? {
+            Some(client) => relearn_remote(&args, &client, &mut out),
+            None => relearn(&args, &mut out),
+        };
     }
     let mut learned = LearnTally::default();
     let sets = LearnSets::of(&args);
@@ -161,10 +174,20 @@ fn local(
 #[derive(Serialize)]
 struct RelearnLine<'a> {
     pipeline: &'a str,
-    good: u64,
-    bad: u64,
-    undescribed: u64,
+    /// False where they are only shown.
+    adopt: bool,
+    #[serde(flatten)]
+    report: &'a RelearnReportJson,
 }
+
+/// What is shown while models are made.
+const RELEARNING: &str = "blocks of the journal, twice";
+/// What is said once they are in use.
+const IN_USE: &str = "the new linear models are in use";
+/// The help where those in use know more.
+const REPLACES: &str = "--replace makes them of the journal alone";
+/// The time between two looks at how far a server is.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// Makes the linear models of a pipeline anew.
 fn relearn(args: &LearnArgs, out: &mut Output) -> Result<Exit, CommandError> {
@@ -174,34 +197,110 @@ fn relearn(args: &LearnArgs, out: &mut Output) -> Result<Exit, CommandError> {
     let pipeline = plan.pipeline(name).ok_or_else(|| {
         CommandError::new(format_args!("there is no pipeline `{}`", name.unwrap_or_default()))
     })?;
-    let progress = Progress::new("blocks of the journal, twice", None);
+    let progress = Progress::new(RELEARNING, None);
     let known = if args.replace { KnownModels::Replace } else { KnownModels::Keep };
-    let made = local
-        .engine()
-        .relearn(pipeline, known, &mut |blocks| progress.add(blocks), &|| local.interrupt.raised());
+    let engine = local.engine();
+    let made =
+        engine.relearn_beside(pipeline, &mut |blocks| progress.add(blocks), &|| local.interrupt.raised());
     let made = match made {
         Err(RelearnError::Ended) => return Ok(Exit::Interrupted),
-        Err(error @ RelearnError::KnownBetter { .. }) => {
-            return Err(CommandError::new(error).help("--replace makes them of the journal alone"));
-        }
         made => made.map_err(CommandError::new)?,
     };
     drop(progress);
-    let RelearnReport { lessons: LessonCounts { good, bad }, undescribed, skipped } = made;
-    if out.is_json() {
-        out.json(&RelearnLine { pipeline: &pipeline.name, good, bad, undescribed })?;
+    tell(&pipeline.name, &RelearnReportJson::from(&made.report), !args.dry_run, out)?;
+    if !args.dry_run {
+        engine.adopt_models(&made, known).map_err(|error| match error {
+            RelearnError::KnownBetter { .. } => CommandError::new(error).help(REPLACES),
+            error => CommandError::new(error),
+        })?;
+        say(IN_USE);
     }
-    out.flush()?;
-    say(format_args!(
-        "the linear models of {} have learned {good} good and {bad} bad decisions",
-        pipeline.name
-    ));
-    if undescribed > 0 {
-        error(format_args!("{undescribed} judged decisions belong to versions without a description"));
-    }
-    let is_less = say_losses(&skipped, &[]) || undescribed > 0;
+    let is_less = say_losses(&made.report.skipped, &[]) || made.report.undescribed > 0;
     local.close()?;
     Ok(if is_less { Exit::Found } else { Exit::Fine })
+}
+
+/// Makes the linear models of a pipeline anew on a server.
+fn relearn_remote(args: &LearnArgs, client: &ApiClient, out: &mut Output) -> Result<Exit, CommandError> {
+    let pipeline = args.messages.pipeline.as_deref();
+    let interrupt = Interrupt::watch(None);
+    client.relearn(pipeline)?;
+    let progress = Progress::new(RELEARNING, None);
+    let mut read = 0;
+    let ready = loop {
+        let seen = client.relearning(pipeline)?;
+        progress.add(seen.blocks.saturating_sub(read));
+        read = seen.blocks;
+        if seen.state != "running" {
+            break seen;
+        }
+        if interrupt.raised() {
+            client.discard_relearned(pipeline)?;
+            return Ok(Exit::Interrupted);
+        }
+        std::thread::sleep(LOOK);
+    };
+    drop(progress);
+    let Some(report) = ready.report.filter(|_| ready.state == "ready") else {
+        return Err(CommandError::new(ready.problem.unwrap_or(ready.state)));
+    };
+    tell(&ready.pipeline, &report, !args.dry_run, out)?;
+    if args.dry_run {
+        client.discard_relearned(pipeline)?;
+    } else {
+        if let Err(error) = client.adopt_relearned(pipeline, args.replace) {
+            // Whoever asks again begins anew.
+            let _ = client.discard_relearned(pipeline);
+            return Err(error.into());
+        }
+        say(IN_USE);
+    }
+    Ok(if report.undescribed > 0 || report.damaged > 0 { Exit::Found } else { Exit::Fine })
+}
+
+/// Tells what models were made of, and how good they are.
+fn tell(
+    pipeline: &str,
+    report: &RelearnReportJson,
+    adopt: bool,
+    out: &mut Output,
+) -> Result<(), CommandError> {
+    if out.is_json() {
+        out.json(&RelearnLine { pipeline, adopt, report })?;
+        return Ok(out.flush()?);
+    }
+    let wrong = |wrong: u64, all: u64| format!("{} of {}", HumanCount(wrong), HumanCount(all));
+    let ModelCheckJson { good, good_wrong, bad, bad_wrong } = report.known_check;
+    let new = report.check;
+    let mut table = TextTable::default();
+    let head = |text: &str| TableCell::number(text, DIM);
+    table.row([TableCell::text("", DIM), head("in use"), head("new")]);
+    for (what, known, new) in [
+        (
+            "learned as good",
+            HumanCount(report.known.good).to_string(),
+            HumanCount(report.lessons.good).to_string(),
+        ),
+        (
+            "learned as bad",
+            HumanCount(report.known.bad).to_string(),
+            HumanCount(report.lessons.bad).to_string(),
+        ),
+        ("good, taken for bad", wrong(good_wrong, good), wrong(new.good_wrong, new.good)),
+        ("bad, taken for good", wrong(bad_wrong, bad), wrong(new.bad_wrong, new.bad)),
+    ] {
+        let cell = |text| TableCell::number(text, Style::new());
+        table.row([TableCell::text(what, Style::new()), cell(known), cell(new)]);
+    }
+    out.line(format_args!("{table}"))?;
+    out.flush()?;
+    if report.undescribed > 0 {
+        error(format_args!(
+            "{} judged decisions belong to versions without a description",
+            report.undescribed
+        ));
+    }
+    Ok(())
 }
 
 fn remote(

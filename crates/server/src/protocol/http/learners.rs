@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
+use engine::KnownModels;
 use serde::Deserialize;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -13,9 +15,10 @@ use utoipa::IntoParams;
 use super::QueryParams;
 use crate::api;
 use crate::core::anomaly_look::report;
-use crate::core::grant::may_read_content;
+use crate::core::grant::{RequestGrant, may_read_content, note};
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, ProblemResponses};
+use crate::core::relearning::{self, RelearnJob, RelearnStage};
 
 /// The time that a page waits for anomalies.
 const AT_HAND: Duration = Duration::from_millis(50);
@@ -50,6 +53,118 @@ pub(crate) async fn learners(
         Ok::<_, stats::LedgerError>(api::LearnersJson::new(&pipeline, &engine, &states))
     };
     Ok(Json(node.lookups.run(node.timeout() / 2, work).await??))
+}
+
+/// Begins to make the linear models of a pipeline anew from the judgements in this node's journal, beside those in use, as
+/// `tollhouse learn --from-journal` does. They learn what is judged meanwhile, too, and change nothing until they are adopted.
+///
+/// One is made at a time, on one thread. What was learned without a decision (`POST /v1/learn`) is not in the journal. Where nodes share
+/// their models it is refused: each journal has a part of what they were taught.
+#[utoipa::path(
+    post,
+    path = "/v1/learners/relearn",
+    tag = "statistics",
+    operation_id = "relearn",
+    params(LearnersParams),
+    responses((status = 202, description = "It is begun", body = api::RelearningJson), ProblemResponses),
+)]
+pub(crate) async fn relearn(
+    State(node): State<Arc<Node>>,
+    QueryParams(LearnersParams { pipeline }): QueryParams<LearnersParams>,
+) -> Result<(StatusCode, Json<api::RelearningJson>), HttpFailure> {
+    let pipeline = node.pipeline(pipeline.as_deref())?;
+    note("pipeline", pipeline.name.clone());
+    let by = RequestGrant::current().map_or_else(|| "local".to_owned(), |grant| grant.name().to_owned());
+    let job = relearning::begin(&node, pipeline, by)?;
+    Ok((StatusCode::ACCEPTED, Json(shown(&job))))
+}
+
+/// Returns how far the linear models of a pipeline are that are made anew, and how good they are once they are ready.
+#[utoipa::path(
+    get,
+    path = "/v1/learners/relearn",
+    tag = "statistics",
+    operation_id = "relearning",
+    params(LearnersParams),
+    responses((status = 200, description = "The latest ones", body = api::RelearningJson), ProblemResponses),
+)]
+pub(crate) async fn progress(
+    State(node): State<Arc<Node>>,
+    QueryParams(LearnersParams { pipeline }): QueryParams<LearnersParams>,
+) -> Result<Json<api::RelearningJson>, HttpFailure> {
+    let pipeline = node.pipeline(pipeline.as_deref())?;
+    Ok(Json(shown(&*node.relearning.of(&pipeline.name)?)))
+}
+
+/// Ends the making of linear models, or lets those go that are ready. Those in use stay.
+#[utoipa::path(
+    delete,
+    path = "/v1/learners/relearn",
+    tag = "statistics",
+    operation_id = "discard_relearned",
+    params(LearnersParams),
+    responses((status = 200, description = "They are let go", body = api::RelearningJson), ProblemResponses),
+)]
+pub(crate) async fn discard(
+    State(node): State<Arc<Node>>,
+    QueryParams(LearnersParams { pipeline }): QueryParams<LearnersParams>,
+) -> Result<Json<api::RelearningJson>, HttpFailure> {
+    let pipeline = node.pipeline(pipeline.as_deref())?;
+    note("pipeline", pipeline.name.clone());
+    let job = node.relearning.of(&pipeline.name)?;
+    job.discard(node.now());
+    Ok(Json(shown(&job)))
+}
+
+/// The linear models that are to be used.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct AdoptParams {
+    /// The pipeline; the first of the configuration if none is named.
+    pub(crate) pipeline: Option<String>,
+    /// True to replace models that have learned more events of a class than the journal has.
+    #[serde(default)]
+    pub(crate) replace: bool,
+}
+
+/// Puts linear models that were made anew in the place of those in use. Those that have learned more stay, unless `replace` is true.
+#[utoipa::path(
+    post,
+    path = "/v1/learners/relearn/adopt",
+    tag = "statistics",
+    operation_id = "adopt_relearned",
+    params(AdoptParams),
+    responses((status = 200, description = "They are in use", body = api::RelearningJson), ProblemResponses),
+)]
+pub(crate) async fn adopt(
+    State(node): State<Arc<Node>>,
+    QueryParams(AdoptParams { pipeline, replace }): QueryParams<AdoptParams>,
+) -> Result<Json<api::RelearningJson>, HttpFailure> {
+    let pipeline = node.pipeline(pipeline.as_deref())?;
+    note("pipeline", pipeline.name.clone());
+    note("replace", replace.to_string());
+    let job = node.relearning.of(&pipeline.name)?;
+    relearning::adopt(&node, &job, if replace { KnownModels::Replace } else { KnownModels::Keep }).await?;
+    Ok(Json(shown(&job)))
+}
+
+fn shown(job: &RelearnJob) -> api::RelearningJson {
+    let outcome = job.outcome();
+    let problem = match &outcome.stage {
+        RelearnStage::Failed(why) => Some(why.clone()),
+        _ => None,
+    };
+    api::RelearningJson {
+        state: outcome.stage.name().to_owned(),
+        pipeline: job.pipeline.name.clone(),
+        by: job.by.clone(),
+        begun: api::Timestamp(job.begun),
+        ended: outcome.ended.map(api::Timestamp),
+        blocks: job.blocks(),
+        problem,
+        report: outcome.report.as_ref().map(api::RelearnReportJson::from),
+    }
 }
 
 /// The pipeline whose anomalies are shown.

@@ -171,6 +171,8 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
         .routes(routes!(statistics::top))
         .routes(routes!(statistics::reputations))
         .routes(routes!(learners::learners))
+        .routes(routes!(learners::relearn, learners::progress, learners::discard))
+        .routes(routes!(learners::adopt))
         .routes(routes!(learners::anomalies))
         .routes(routes!(limits::limits))
         .routes(routes!(limits::fullest))

@@ -1,0 +1,67 @@
+//! Learners that are made anew beside those in use.
+//!
+//! ```text
+//! judgement in the journal ─► teach_first ─► unless a lesson has come since ─┐
+//! lesson of now ─► learners in use                                           ├─► successors
+//!              └─► follow ───────────────────────────────────────────────────┘
+//! ```
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use event::Key;
+use parking_lot::Mutex;
+use plan::{LinearView, TrainingLabel};
+
+use super::LinearLearners;
+use crate::pipeline::classifiers::TokenKeys;
+
+/// Learners that will take the place of those in use.
+#[derive(Debug)]
+pub(crate) struct SuccessorModels {
+    learners: LinearLearners,
+    /// What each event has taught them.
+    taught: Mutex<HashMap<Key, TrainingLabel>>,
+}
+
+impl SuccessorModels {
+    pub(super) fn new(learners: LinearLearners) -> SuccessorModels {
+        SuccessorModels { learners, taught: Mutex::default() }
+    }
+
+    pub(super) fn learners(&self) -> &LinearLearners {
+        &self.learners
+    }
+
+    /// Teaches what the journal says of an event, unless a lesson has taught it since.
+    pub(crate) fn teach_first(&self, tokens: &TokenKeys, label: TrainingLabel) {
+        let mut taught = self.taught.lock();
+        if let Entry::Vacant(entry) = taught.entry(tokens.event) {
+            self.learners.teach(tokens, TrainingLabel::Forget, label);
+            entry.insert(label);
+        }
+    }
+
+    /// Teaches a lesson that those in use learn now. What they had learned of the event before may have been something else.
+    pub(super) fn follow(&self, tokens: &TokenKeys, now: TrainingLabel) {
+        if !tokens.features.iter().any(|(view, _)| self.has(tokens, *view)) {
+            return;
+        }
+        let mut taught = self.taught.lock();
+        let before = taught.get(&tokens.event).copied().unwrap_or(TrainingLabel::Forget);
+        if before != now {
+            self.learners.teach(tokens, before, now);
+        }
+        // Also of what is forgotten: the journal may still say what it was.
+        taught.insert(tokens.event, now);
+    }
+
+    /// The log-odds that they give; `None` as long as they have not learned both classes.
+    pub(crate) fn log_odds(&self, tokens: &TokenKeys, view: LinearView) -> Option<f64> {
+        self.learners.log_odds(tokens, view)
+    }
+
+    fn has(&self, tokens: &TokenKeys, view: LinearView) -> bool {
+        self.learners.known(super::LearnerName::new(&tokens.event, view)).is_some()
+    }
+}
