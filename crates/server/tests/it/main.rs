@@ -45,6 +45,7 @@ mod proxies;
 mod proxy_challenges;
 mod python;
 mod quotas;
+mod relearning;
 mod resp;
 mod reviews;
 mod rspamd;

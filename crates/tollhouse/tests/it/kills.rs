@@ -3,7 +3,7 @@
 
 use rustix::process::Signal;
 
-use crate::program::{Data, Server};
+use crate::program::{Data, Server, run};
 
 /// Decisions whose answers came.
 fn decided(server: &Server, count: usize, agent: &ureq::Agent) -> Vec<String> {
@@ -125,4 +125,16 @@ fn a_linear_model_knows_every_lesson_that_was_answered() {
     let server = start();
     let agent = ureq::Agent::new_with_defaults();
     assert!(odds(&server, texts[0].1, &agent).0.unwrap() > 1.0);
+
+    // A running server makes them, too: shown first, then used, and killed at once.
+    let asked = ["learn", "--from-journal", "--server", &server.url];
+    let shown = run(&[&asked[..], &["--dry-run"]].concat(), "").expect(0).stdout;
+    assert!(shown.contains("good, taken for bad") && shown.contains("0 of 2"), "{shown}");
+    let made = run(&[&asked[..], &["--json"]].concat(), "").expect(0).stdout;
+    let made: serde_json::Value = serde_json::from_str(&made).unwrap();
+    assert_eq!((&made["adopt"], &made["lessons"]), (&true.into(), &made["known"]), "{made}");
+    let known = odds(&server, probe, &agent).0;
+    assert_eq!(server.end(Signal::KILL), None);
+    let server = start();
+    assert_eq!(odds(&server, probe, &agent).0, known);
 }
