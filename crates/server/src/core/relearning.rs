@@ -18,7 +18,7 @@ use plan::Pipeline;
 
 use crate::core::blocking::blocking;
 use crate::core::node::Node;
-use crate::core::problem::{CONFLICT, HttpFailure, INTERNAL, NOT_FOUND, OVERLOADED, shown};
+use crate::core::problem::{CONFLICT, HttpFailure, INTERNAL, NOT_APPLICABLE, NOT_FOUND, OVERLOADED, shown};
 
 /// The longest time that models are made.
 const WORK_MAX: Duration = Duration::from_secs(30 * 60);
@@ -149,14 +149,17 @@ impl RelearnJobs {
 /// Begins to make the linear models of a pipeline anew.
 ///
 /// # Errors
-/// If some are being made, or nodes share them.
+/// If the pipeline has none, nodes share them, or some are being made.
 pub(crate) fn begin(
     node: &Arc<Node>,
     pipeline: Arc<Pipeline>,
     by: String,
 ) -> Result<Arc<RelearnJob>, HttpFailure> {
+    if pipeline.classifiers.iter().all(|plan| plan.linear.is_empty()) {
+        return Err(NOT_APPLICABLE.failure(RelearnError::NoModel(pipeline.name.clone()).to_string()));
+    }
     if node.engine.shares_models() {
-        return Err(CONFLICT
+        return Err(NOT_APPLICABLE
             .failure("nodes share the linear models, and this node's journal has its own decisions alone")
             .help("stop the nodes and run `tollhouse learn --from-journal` where the journals of all are"));
     }
@@ -223,14 +226,14 @@ pub(crate) async fn adopt(
     let waiting = job.outcome().models;
     let Some(models) = waiting else {
         let stage = job.outcome().stage;
-        return Err(CONFLICT
+        return Err(NOT_APPLICABLE
             .failure(format!("the models are {}: nothing waits to be used", stage.name()))
             .help("`POST /v1/learners/relearn` makes them anew"));
     };
     let engine = Arc::clone(&node.engine);
     let adopted = blocking(move || engine.adopt_models(&models, known_models)).await;
     adopted.map_err(|error| match error {
-        RelearnError::KnownBetter { .. } => CONFLICT
+        RelearnError::KnownBetter { .. } => NOT_APPLICABLE
             .failure(error.to_string())
             .help("`replace=true` puts them in their place nonetheless: messages that were learned without a decision are not in the journal"),
         RelearnError::Superseded => CONFLICT.failure(error.to_string()),
