@@ -277,6 +277,21 @@ fn the_console_works_in_a_browser() {
     running.into_iter().for_each(Running::stop);
 }
 
+/// The libraries that pages load are what the pinned packages give, byte for byte.
+#[test]
+fn libraries_are_made_of_their_packages() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/console-libraries");
+    let ran = match Command::new(script).arg("--check").output() {
+        Ok(ran) => ran,
+        Err(error) => return println!("skipped: the console's libraries: {error}"),
+    };
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert!(!said.contains("not what the packages give"), "{said}");
+    if !ran.status.success() {
+        println!("skipped: the console's libraries: {}", said.trim().lines().last().unwrap_or("no npm"));
+    }
+}
+
 /// The decisions of the test with very many.
 const MANY: u64 = 1_000_000;
 /// Of so many decisions one is of the rare address.
