@@ -106,7 +106,7 @@ pub struct ModelJson {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Relearning)]
 pub struct RelearningJson {
-    /// `running`, `ready` (they wait for who uses them, for an hour at most), `adopted`, `discarded` or `failed`.
+    /// `running`, `ready` (they wait for who uses them, for an hour at most), `adopting`, `adopted`, `discarded` or `failed`.
     pub state: String,
     /// The pipeline.
     pub pipeline: String,

@@ -2,7 +2,7 @@
 //! work or let go.
 //!
 //! ```text
-//! running ─► ready ─► adopted
+//! running ─► ready ◄─► adopting ─► adopted
 //!    ├─► failed  └─► discarded, also after an hour
 //!    └─► discarded
 //! ```
@@ -33,6 +33,7 @@ const REST_MAX: Duration = Duration::from_millis(50);
 pub(crate) enum RelearnStage {
     Running,
     Ready,
+    Adopting,
     Adopted,
     Discarded,
     Failed(String),
@@ -44,6 +45,7 @@ impl RelearnStage {
         match self {
             RelearnStage::Running => "running",
             RelearnStage::Ready => "ready",
+            RelearnStage::Adopting => "adopting",
             RelearnStage::Adopted => "adopted",
             RelearnStage::Discarded => "discarded",
             RelearnStage::Failed(_) => "failed",
@@ -83,14 +85,28 @@ impl RelearnJob {
         self.blocks.load(Ordering::Relaxed)
     }
 
-    /// Leaves a stage for another, and lets go of the models; returns false in any other stage.
-    fn leave(&self, stage: &RelearnStage, next: RelearnStage, now: Time) -> bool {
+    /// Leaves a stage for one in which it is over, and lets go of the models; returns false in any other stage.
+    fn leave(&self, stage: &RelearnStage, last: RelearnStage, now: Time) -> bool {
         let mut outcome = self.outcome.lock();
         if outcome.stage != *stage {
             return false;
         }
-        (outcome.stage, outcome.ended, outcome.models) = (next, Some(now), None);
+        (outcome.stage, outcome.ended, outcome.models) = (last, Some(now), None);
         true
+    }
+
+    /// Returns the models that wait, which nobody else can have or let go then.
+    fn take_up(&self) -> Result<Arc<RelearnedModels>, HttpFailure> {
+        let mut outcome = self.outcome.lock();
+        let waiting = outcome.models.clone().filter(|_| outcome.stage == RelearnStage::Ready);
+        if waiting.is_some() {
+            outcome.stage = RelearnStage::Adopting;
+        }
+        waiting.ok_or_else(|| {
+            NOT_APPLICABLE
+                .failure(format!("the models are {}: none wait to be used", outcome.stage.name()))
+                .help("`POST /v1/learners/relearn` makes them anew")
+        })
     }
 
     /// Ends the making of them, or lets them go if they wait.
@@ -124,7 +140,7 @@ impl RelearnJobs {
     fn enter(&self, pipeline: Arc<Pipeline>, by: String, now: Time) -> Result<Arc<RelearnJob>, HttpFailure> {
         let mut latest = self.0.lock();
         if let Some(job) = &*latest {
-            if job.outcome().stage == RelearnStage::Running {
+            if matches!(job.outcome().stage, RelearnStage::Running | RelearnStage::Adopting) {
                 return Err(OVERLOADED
                     .failure(format!("linear models of `{}` are being made", job.pipeline.name))
                     .help("wait for them, or discard them"));
@@ -188,10 +204,10 @@ async fn work(node: Arc<Node>, job: Arc<RelearnJob>) {
         job.leave(&RelearnStage::Running, stage, node.now());
         return;
     }
-    let left = Arc::downgrade(&job);
-    drop(job);
+    let (left, by) = (Arc::downgrade(&job), Arc::downgrade(&node));
+    drop((job, node));
     tokio::time::sleep(READY_MAX).await;
-    if let Some(job) = left.upgrade() {
+    if let Some((job, node)) = left.upgrade().zip(by.upgrade()) {
         job.leave(&RelearnStage::Ready, RelearnStage::Discarded, node.now());
     }
 }
@@ -223,22 +239,23 @@ pub(crate) async fn adopt(
     job: &Arc<RelearnJob>,
     known_models: KnownModels,
 ) -> Result<(), HttpFailure> {
-    let waiting = job.outcome().models;
-    let Some(models) = waiting else {
-        let stage = job.outcome().stage;
-        return Err(NOT_APPLICABLE
-            .failure(format!("the models are {}: nothing waits to be used", stage.name()))
-            .help("`POST /v1/learners/relearn` makes them anew"));
-    };
-    let engine = Arc::clone(&node.engine);
-    let adopted = blocking(move || engine.adopt_models(&models, known_models)).await;
+    let models = job.take_up()?;
+    let (engine, job, now) = (Arc::clone(&node.engine), Arc::clone(job), node.now());
+    // Also where nobody waits for it any more.
+    let adopted = blocking(move || {
+        let adopted = engine.adopt_models(&models, known_models);
+        match adopted {
+            Ok(()) => _ = job.leave(&RelearnStage::Adopting, RelearnStage::Adopted, now),
+            Err(_) => job.outcome.lock().stage = RelearnStage::Ready,
+        }
+        adopted
+    })
+    .await;
     adopted.map_err(|error| match error {
         RelearnError::KnownBetter { .. } => NOT_APPLICABLE
             .failure(error.to_string())
             .help("`replace=true` puts them in their place nonetheless: messages that were learned without a decision are not in the journal"),
         RelearnError::Superseded => CONFLICT.failure(error.to_string()),
         error => INTERNAL.failure(error.to_string()),
-    })?;
-    job.leave(&RelearnStage::Ready, RelearnStage::Adopted, node.now());
-    Ok(())
+    })
 }

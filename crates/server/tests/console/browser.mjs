@@ -10,7 +10,7 @@ import assert from 'node:assert/strict';
 import {runCases} from '../browser_cases.mjs';
 import {PHONE, WIDE, accessible, asked, fits, launch, opened, picture} from './pages.mjs';
 
-const {open, locked, waved, token, pages, decision, blocked, only} = asked;
+const {open, locked, waved, peopled, token, pages, decision, blocked, only} = asked;
 
 // A task at a site: each navigation, click and form that is sent is a step.
 function task(page, site = open) {
@@ -511,6 +511,39 @@ Object.assign(cases, {
     const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', {name: 'CSV'}).click()]);
     assert.equal(download.suggestedFilename(), 'decisions.csv');
     await page.finish();
+  },
+  async 'shows each role what it may'(browser) {
+    // Pages and buttons from the least role that has them on.
+    const roles = ['viewer', 'reviewer', 'editor', 'administrator'];
+    const key = '/console/key?pipeline=web&kind=agent&value=curl';
+    const all = {
+      '/console/': 'viewer', '/console/rules': 'viewer', '/console/learners': 'viewer', [key]: 'viewer', '/console/bans': 'viewer',
+      '/console/decisions': 'reviewer', '/console/rules/edit': 'editor', '/console/settings/access': 'administrator',
+    };
+    const buttons = {[key]: {'Add the note': 'reviewer', 'Allow': 'editor', 'Reset': 'administrator'}};
+    const may = (role, least) => roles.indexOf(role) >= roles.indexOf(least);
+    for (const role of roles) {
+      const page = await opened(browser);
+      await page.goto(peopled + '/console/');
+      await page.getByLabel('Name').fill(role);
+      await page.getByLabel('Password').fill(token);
+      await page.keyboard.press('Enter');
+      await page.waitForURL(peopled + '/console/');
+      for (const [url, least] of Object.entries(all)) {
+        const status = await page.evaluate(async url => (await fetch(url)).status, url);
+        assert.equal(status, may(role, least) ? 200 : 403, `${role} ${url}`);
+      }
+      for (const [url, its] of Object.entries(buttons)) {
+        await page.goto(peopled + url);
+        for (const [name, least] of Object.entries(its)) {
+          assert.equal(await page.getByRole('button', {name, exact: true}).count() > 0, may(role, least), `${role}: ${name}`);
+        }
+        await accessible(page, `${role} ${url}`);
+      }
+      await page.getByRole('button', {name: 'Log out'}).click();
+      await page.waitForURL('**/console/login');
+      await page.context().close();
+    }
   },
   async 'logs in and out'(browser) {
     for (const viewport of [PHONE, WIDE]) {

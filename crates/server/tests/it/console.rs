@@ -7,6 +7,7 @@ use access::{Role, StoredPassword, UserFile};
 use engine::Directory;
 use plan::preset;
 use serde_json::{Value, json};
+use stats::random::Random;
 
 use crate::access::until;
 use crate::harness::{
@@ -753,6 +754,85 @@ fn what_strangers_send_stays_text() {
     check_page(&server.get("/console/keys?pipeline=main&kind=author"), 200, &[]);
     check_page(&server.get("/console/reviews?by=%3Cann%3E"), 200, &["&lt;ann&gt;", "Publish", "Refuse"]);
     check_page(&server.get("/console/rules"), 200, &["HELD", "&lt;b&gt;A person"]);
+    server.stop();
+}
+
+/// A text of pieces that end or begin markup somewhere, and of any signs.
+fn drawn(random: &mut Random) -> String {
+    const PIECES: [&str; 24] = [
+        "<",
+        ">",
+        "\"",
+        "'",
+        "&",
+        "&#",
+        "--",
+        "<!--",
+        "]]>",
+        "</",
+        "script",
+        " onload=",
+        " style=",
+        "\u{202e}",
+        "\u{2066}",
+        "\u{200b}",
+        "\0",
+        "\r\n",
+        "javascript:",
+        "\\u003c",
+        "%3C",
+        "<svg/",
+        "{",
+        "=",
+    ];
+    let length = if random.one_in(10) { random.below(600) } else { random.below(40) };
+    let piece = |random: &mut Random| match random.below(3) {
+        0 => char::from_u32(random.below(0x11_0000) as u32).map(String::from).unwrap_or_default(),
+        1 => char::from(random.below(128) as u8).to_string(),
+        _ => (*random.pick(&PIECES)).to_owned(),
+    };
+    (0..length).map(|_| piece(random)).collect()
+}
+
+/// As above, of texts that nobody has thought of: `TOLLHOUSE_ROUNDS` says how many, `TOLLHOUSE_SEED` from which on.
+#[test]
+fn any_text_of_strangers_stays_text() {
+    let setting = |name: &str, usual| std::env::var(name).map_or(usual, |text| text.parse().unwrap());
+    let (rounds, first) = (setting("TOLLHOUSE_ROUNDS", 150), setting("TOLLHOUSE_SEED", 0));
+    let parent = tempfile::tempdir().unwrap();
+    let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
+    std::fs::write(directory.config_path(), POSTS).unwrap();
+    let server = start(&directory, &[]);
+    let own = secret(&server.get("/console/rules/edit").body);
+    for seed in first..first + rounds {
+        let mut random = Random::new(seed);
+        let [user, text, asked] = [(); 3].map(|()| drawn(&mut random));
+        let answer = server.post("/v1/decide", &[JSON], &json!({"user": user, "text": text}).to_string());
+        assert_eq!(answer.status, 200, "seed {seed}: {}", answer.body);
+        let id = answer.json()["id"].as_str().unwrap().to_owned();
+        check_page(&server.get(&format!("/console/decisions/{id}")), 200, &[&id]);
+        let key = url_encoded(&[("kind", "author"), ("value", &user)]);
+        let pages = [
+            format!("/console/key?{key}"),
+            format!("/console/decisions?{key}&facts=user,text"),
+            format!("/console/decisions?{}", url_encoded(&[("q", &asked)])),
+            format!("/console/decisions?{}", url_encoded(&[("where", &format!("text == '{asked}'"))])),
+            format!("/console/rules/edit?{}", url_encoded(&[("when", &asked)])),
+            format!("/console/keys?{}", url_encoded(&[("q", &asked)])),
+            format!("/console/bans?{}", url_encoded(&[("q", &asked)])),
+        ];
+        for url in pages {
+            let answer = server.get(&url);
+            check_page(&answer, answer.status, &["<main"]);
+            assert!(answer.status < 500, "seed {seed} {url}: {}", answer.status);
+        }
+        let fields = [("secret", own.as_str()), ("pipeline", "main"), ("text", &text), ("do", "check")];
+        let answer = server.post("/console/rules/edit", &[FORM], &form(&fields));
+        check_page(&answer, answer.status, &["<main"]);
+        assert!(answer.status < 500, "seed {seed}: {}", answer.status);
+    }
+    check_page(&server.get("/console/reviews?by=ann"), 200, &["HELD"]);
+    check_page(&server.get("/console/keys?pipeline=main&kind=author"), 200, &[]);
     server.stop();
 }
 

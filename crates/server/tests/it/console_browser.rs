@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
+use access::{Role, StoredPassword, UserFile};
 use engine::{Directory, Engine};
 use plan::preset;
 use serde_json::json;
@@ -198,6 +199,24 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
     (server, pages, probe)
 }
 
+/// A server at which a person of each role may log in, with a decision in it.
+fn peopled(path: &Path) -> Running {
+    let directory = Directory::create(path, &[preset::find("web").unwrap()]).unwrap();
+    let people = UserFile::in_directory(directory.path());
+    for role in Role::ALL {
+        let stored = StoredPassword::of(TOKEN).unwrap();
+        people.change(|store| store.add(role.word(), role, stored, NOW)).unwrap();
+    }
+    start_by(&directory, &[], |engine| {
+        let line = request(1, &mut Random::new(7));
+        let event = content::web::access_log::event(line.as_bytes()).unwrap();
+        let prepared = engine.prepare(&engine.plan().pipelines[0], event, NOW);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(engine.decide(vec![prepared]));
+        Clock::driven(|| NOW)
+    })
+}
+
 /// A server at which a wave of requests of many addresses for one page began ten minutes ago, after two hours of others.
 fn waved(path: &Path) -> Running {
     let directory = Directory::create(path, &[preset::find("web").unwrap()]).unwrap();
@@ -262,16 +281,18 @@ fn the_console_works_in_a_browser() {
         let locked = Directory::create(&parent.path().join("locked"), &web).unwrap();
         let locked = start(&locked, &[("server.tokens", &format!("[\"{TOKEN}\"]"))]);
         let waved = waved(&parent.path().join("waved"));
+        let peopled = peopled(&parent.path().join("peopled"));
         let asked = json!({
             "open": format!("http://{}", server.address),
             "locked": format!("http://{}", locked.address),
             "waved": format!("http://{}", waved.address),
+            "peopled": format!("http://{}", peopled.address),
             "token": TOKEN,
             "blocked": "192.0.2.7",
             "pages": pages,
             "decision": decision,
         });
-        running.extend([server, locked, waved]);
+        running.extend([server, locked, waved, peopled]);
         asked
     });
     running.into_iter().for_each(Running::stop);
