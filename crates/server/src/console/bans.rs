@@ -10,10 +10,10 @@ use super::frame::{ConsoleSection, redirect};
 use super::keys::ban_table;
 use super::texts::{counted, t};
 use super::visit::{ConsoleForm, ConsoleVisit, PageFailure, next_page};
-use crate::api::Length;
+use crate::api::{LabelRequest, Length};
 use crate::core::problem::INVALID_PARAMETER;
 use crate::core::viewer::{LIST_UPLOAD, ViewerRight};
-use crate::protocol::http::bans::{self, BanSearchParams, LabelRequest, LiftParams};
+use crate::protocol::http::bans::{self, BanSearchParams, LiftParams};
 use crate::protocol::http::{JsonBody, QueryParams};
 use event::Span;
 

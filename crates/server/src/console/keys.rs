@@ -19,10 +19,10 @@ use super::frame::{ConsoleSection, redirect, secret};
 use super::texts::{counted, fill, t, word};
 use super::visit::{ConsoleVisit, PageFailure};
 use super::{allow_list, decisions, notes, related_keys};
-use crate::api::{KeyStatisticsJson, PipelineJson, ReputationJson, TimelineJson};
+use crate::api::{BanEntry, KeyStatisticsJson, PipelineJson, ReputationJson, TimelineJson};
 use crate::core::problem::HttpFailure;
 use crate::core::viewer::ViewerRight;
-use crate::protocol::http::bans::{self, BanEntry, BanLookupParams};
+use crate::protocol::http::bans::{self, BanLookupParams};
 use crate::protocol::http::statistics::{self, KeyLookupParams, ReputationParams, TimelineParams, TopParams};
 use crate::protocol::http::{QueryParams, node};
 

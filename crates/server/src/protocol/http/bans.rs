@@ -16,7 +16,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use engine::{Ban, BanChanges, BanList, BanScope, LabelSource};
+use engine::{Ban, BanChanges, BanList, BanScope};
 use event::{Span, Time};
 use futures_util::StreamExt;
 use futures_util::stream::{once, unfold};
@@ -27,7 +27,7 @@ use tokio::time::{Instant, timeout_at};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{JsonBody, QueryParams};
-use crate::api::{Length, Timestamp};
+use crate::api::{BanEntry, BanPage, LabelOutcome, LabelRequest, LiftOutcome, Timestamp};
 use crate::core::grant::note;
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, INVALID_PARAMETER, OVERLOADED, ProblemResponses, shown};
@@ -109,33 +109,6 @@ pub(super) trait BanForm: Send + 'static {
 
     /// Returns the ban in this form, if it is wanted.
     fn item(&self, ban: &Ban, now: Time) -> Option<Self::Item>;
-}
-
-/// A ban.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct BanEntry {
-    pub(crate) id: u64,
-    pub(crate) pipeline: String,
-    pub(crate) label: String,
-    /// The measure to take, as the label's `decision` says, such as `ban`.
-    #[serde(rename = "type")]
-    pub(crate) decision: String,
-    /// The kind of the key.
-    pub(crate) kind: String,
-    /// The address, network, or other piece.
-    pub(crate) value: String,
-    /// The origin of the label: a rule's name, or `API`.
-    pub(crate) by: String,
-    /// The end of the ban.
-    pub(crate) until: Timestamp,
-}
-
-impl From<&Ban> for BanEntry {
-    fn from(ban: &Ban) -> BanEntry {
-        let LabelSource { pipeline, kind, label, decision, by } = (*ban.source).clone();
-        let value = ban.value.to_string();
-        BanEntry { id: ban.id, pipeline, label, decision, kind, value, by, until: Timestamp(ban.until) }
-    }
 }
 
 /// A choice among bans.
@@ -487,18 +460,6 @@ pub(crate) struct BanSearchParams {
     pub(crate) before: Option<u64>,
 }
 
-/// A page of the ban list.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct BanPage {
-    /// The bans, the newest first.
-    pub(crate) bans: Vec<BanEntry>,
-    /// The value of `before` for the next page, if there may be more.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) next: Option<u64>,
-    /// The number of bans in the whole list.
-    pub(crate) all: usize,
-}
-
 /// Searches the ban list, newest first. A page may come out short when its time is up; `next` continues.
 #[utoipa::path(
     get,
@@ -549,35 +510,6 @@ pub(crate) async fn search(
     Ok(Json(node.lookups.run(node.timeout() / 2, work).await?))
 }
 
-/// A label for the key of a value.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct LabelRequest {
-    /// The pipeline; the first of the configuration if none is named.
-    pub(crate) pipeline: Option<String>,
-    /// The kind of the key.
-    pub(crate) kind: String,
-    /// The label, one with a `decision`.
-    pub(crate) label: String,
-    /// The value, as it stands in events.
-    pub(crate) value: String,
-    /// The time for which it is to hold, such as `4h`; at most the label's `keep`.
-    #[serde(rename = "for")]
-    pub(crate) lasts: Length,
-}
-
-/// The outcome of putting a label on.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct LabelOutcome {
-    /// Until when it holds.
-    pub(crate) until: Timestamp,
-    /// The value as enforcement points get it.
-    pub(crate) value: String,
-    /// True if it holds on this node alone for now, as the cluster cannot be reached: other nodes hear of it later.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) unshared: bool,
-}
-
 /// Puts a label on a key, for rules and enforcement points.
 #[utoipa::path(
     post,
@@ -613,16 +545,6 @@ pub(crate) async fn label(
 pub(crate) struct LiftParams {
     /// The address, network or other piece, as the list has it.
     pub(crate) value: String,
-}
-
-/// The bans that were taken off.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct LiftOutcome {
-    /// The number of bans that were lifted; enforcement points get it when they next ask.
-    pub(crate) lifted: usize,
-    /// True if they are lifted on this node alone for now, as the cluster cannot be reached: other nodes hear of it later.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) unshared: bool,
 }
 
 /// Lifts the bans on a value: its labels with a `decision` end now, for enforcement points and rules.
