@@ -2,6 +2,7 @@
 //!
 //! Over an open network it is asked at `https://`, and vouched for by the system's authorities or those of `--ca`.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use access::audit::AuditHead;
@@ -11,16 +12,18 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::api::{
     AllowEntryJson, AllowListJson, AllowRequest, AnomaliesJson, AuditJson, AuditVerificationJson,
-    BacktestJson, BacktestRequest, BanImportJson, BatchError, BatchLine, CanaryRequest, ComparisonJson,
-    CorrectionJson, CorrectionRequest, DecisionJson, DecisionPageJson, DecisionStatisticsJson, EraseJson,
-    EraseRequest, ExplanationJson, FeedbackJson, FeedbackLine, FeedbackOutcomeJson, FullestKeysJson,
-    HealthJson, LearnersJson, MailReportJson, NodesJson, NoteRequest, NotificationTestJson,
-    NotificationsJson, PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson, ReadingsRequest,
-    RelatedKeysJson, RelearningJson, ReloadOutcomeJson, RemovedJson, ReviewAgreementJson, ReviewDecisionJson,
-    ReviewJson, ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson, RollbackRequest,
-    RuleImpactJson, RuleNamesJson, RulesJson, SearchRequest, SearchesJson, SetEntriesJson, SetsJson,
-    SimilarDecisionsJson, SnapshotJson, SnapshotsJson, TimelineJson, TopKeysJson, ValueNoteJson,
-    ValueNotesJson, VersionTextJson,
+    BacktestJson, BacktestRequest, BanEntry, BanImportJson, BanPage, BatchError, BatchLine, CanaryRequest,
+    CommonFactsJson, ComparisonJson, CorrectionJson, CorrectionRequest, DecisionCountsJson, DecisionJson,
+    DecisionPageJson, DecisionStatisticsJson, EraseJson, EraseRequest, ExplanationJson, FeedbackJson,
+    FeedbackLine, FeedbackOutcomeJson, FullestKeysJson, HealthJson, KnownKeysJson, LabelOutcome,
+    LabelRequest, LearnersJson, LiftOutcome, LimitAnswer, LimitInfo, LimitOverride, LimitOverrides,
+    LimitReset, MailReportJson, NodesJson, NoteRequest, NotificationTestJson, NotificationsJson,
+    PipelinesJson, ProblemJson, RankedReputationsJson, ReadingsJson, ReadingsRequest, RelatedKeysJson,
+    RelearningJson, ReloadOutcomeJson, RemovedJson, ReviewAgreementJson, ReviewDecisionJson, ReviewJson,
+    ReviewedJson, ReviewsDecisionJson, ReviewsJson, ReviewsOutcomeJson, RollbackRequest, RuleImpactJson,
+    RuleNamesJson, RulesJson, SearchRequest, SearchesJson, SessionsJson, SetEntriesJson, SetsJson,
+    SettingsJson, SimilarDecisionsJson, SinksJson, SnapshotJson, SnapshotsJson, SourcesJson, TimelineJson,
+    TokensJson, TopKeysJson, ValueNoteJson, ValueNotesJson, VersionTextJson,
 };
 use ureq::http::{Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
@@ -325,6 +328,17 @@ impl ApiClient {
         self.get("/v1/decisions", &query)
     }
 
+    /// Facts that decisions have in common.
+    pub(crate) fn common_facts(&self, query: &[(&str, String)]) -> Result<CommonFactsJson, CallError> {
+        let query: Vec<(&str, &str)> = query.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        self.get("/v1/decisions/common", &query)
+    }
+
+    /// Decisions over time.
+    pub(crate) fn counts(&self, query: QueryPairs<'_>) -> Result<DecisionCountsJson, CallError> {
+        self.get("/v1/counts", query)
+    }
+
     /// Statistics of past decisions.
     pub(crate) fn decision_statistics(
         &self,
@@ -371,6 +385,36 @@ impl ApiClient {
         ];
         query.extend(pipeline.map(|name| ("pipeline", name)));
         self.call(Method::POST, "/v1/bans/import", &query, &[("content-type", "text/plain")], list.as_bytes())
+    }
+
+    /// Returns a page of the ban list.
+    pub(crate) fn search_bans(
+        &self,
+        filter: QueryPairs<'_>,
+        limit: usize,
+        before: Option<u64>,
+    ) -> Result<BanPage, CallError> {
+        let (limit, before) = (limit.to_string(), before.map(|before| before.to_string()));
+        let mut query = filter.to_vec();
+        query.push(("limit", &limit));
+        query.extend(before.as_deref().map(|before| ("before", before)));
+        self.get("/v1/bans/search", &query)
+    }
+
+    /// Returns the bans on a value; of an address, also those on networks that it is in.
+    pub(crate) fn bans_on(&self, value: &str) -> Result<Vec<BanEntry>, CallError> {
+        let name = if value.parse::<IpAddr>().is_ok() { "ip" } else { "value" };
+        self.get("/v1/bans", &[(name, value)])
+    }
+
+    /// Bans a value.
+    pub(crate) fn ban(&self, request: &LabelRequest) -> Result<LabelOutcome, CallError> {
+        self.post_json("/v1/bans", request)
+    }
+
+    /// Lifts the bans on a value.
+    pub(crate) fn lift(&self, value: &str) -> Result<LiftOutcome, CallError> {
+        self.call(Method::DELETE, "/v1/bans", &[("value", value)], &[], &[])
     }
 
     /// Returns the sets of a pipeline.
@@ -446,6 +490,36 @@ impl ApiClient {
     /// Returns how far the erasure is.
     pub(crate) fn erasure(&self) -> Result<EraseJson, CallError> {
         self.get("/v1/erase", &[])
+    }
+
+    /// Returns the sessions that hold.
+    pub(crate) fn sessions(&self) -> Result<SessionsJson, CallError> {
+        self.get("/v1/sessions", &[])
+    }
+
+    /// Ends a session. The answer has no body.
+    pub(crate) fn end_session(&self, id: &str) -> Result<(), CallError> {
+        self.exchange(Method::DELETE, &format!("/v1/sessions/{}", escaped(id)), &[], &[], &[]).map(drop)
+    }
+
+    /// Returns the tokens that are accepted.
+    pub(crate) fn tokens(&self) -> Result<TokensJson, CallError> {
+        self.get("/v1/tokens", &[])
+    }
+
+    /// Returns the settings with their origins.
+    pub(crate) fn settings(&self, query: QueryPairs<'_>) -> Result<SettingsJson, CallError> {
+        self.get("/v1/settings", query)
+    }
+
+    /// Returns the sources that the server reads.
+    pub(crate) fn sources(&self) -> Result<SourcesJson, CallError> {
+        self.get("/v1/sources", &[])
+    }
+
+    /// Returns the brokers that the server sends to.
+    pub(crate) fn sinks(&self) -> Result<SinksJson, CallError> {
+        self.get("/v1/sinks", &[])
     }
 
     /// Returns the nodes that share the server's statistics.
@@ -640,6 +714,17 @@ impl ApiClient {
         self.get("/v1/anomalies", &named(pipeline))
     }
 
+    /// The keys of a value, of every kind that takes it.
+    pub(crate) fn keys_of_value(
+        &self,
+        pipeline: Option<&str>,
+        value: &str,
+    ) -> Result<KnownKeysJson, CallError> {
+        let mut query = named(pipeline);
+        query.push(("value", value));
+        self.get("/v1/keys", &query)
+    }
+
     /// The keys that share decisions with a key.
     pub(crate) fn related(
         &self,
@@ -690,6 +775,30 @@ impl ApiClient {
         self.get("/v1/limits/fullest", &[("name", name), ("limit", &limit.to_string())])
     }
 
+    /// Returns the limits.
+    pub(crate) fn limits(&self) -> Result<Vec<LimitInfo>, CallError> {
+        self.get("/v1/limits", &[])
+    }
+
+    /// Returns the exceptions of a limit.
+    pub(crate) fn limit_exceptions(&self, name: &str) -> Result<LimitOverrides, CallError> {
+        self.get(&format!("/v1/limits/{}/overrides", escaped(name)), &[])
+    }
+
+    /// Posts an exception of a limit, or takes one away.
+    pub(crate) fn put_limit_exception(
+        &self,
+        name: &str,
+        exception: &LimitOverride,
+    ) -> Result<LimitOverrides, CallError> {
+        self.put_json(&format!("/v1/limits/{}/overrides", escaped(name)), exception)
+    }
+
+    /// Sets what a key has used of a limit, and lifts its ban.
+    pub(crate) fn reset_limit(&self, name: &str, reset: &LimitReset) -> Result<LimitAnswer, CallError> {
+        self.post_json(&format!("/v1/limits/{}/reset", escaped(name)), reset)
+    }
+
     /// The searches that have a name.
     pub(crate) fn searches(&self) -> Result<SearchesJson, CallError> {
         self.get("/v1/searches", &[])
@@ -697,8 +806,7 @@ impl ApiClient {
 
     /// Saves a search.
     pub(crate) fn save_search(&self, search: &SearchRequest) -> Result<SearchesJson, CallError> {
-        let body = serde_json::to_vec(search).map_err(|error| CallError::Failed(CommandError::new(error)))?;
-        self.call(Method::PUT, "/v1/searches", &[], &[("content-type", "application/json")], &body)
+        self.put_json("/v1/searches", search)
     }
 
     /// Removes a search that was saved.
@@ -782,6 +890,11 @@ impl ApiClient {
     fn post_json<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, CallError> {
         let body = serde_json::to_vec(body).map_err(|error| CallError::Failed(CommandError::new(error)))?;
         self.call(Method::POST, path, &[], &[("content-type", "application/json")], &body)
+    }
+
+    fn put_json<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, CallError> {
+        let body = serde_json::to_vec(body).map_err(|error| CallError::Failed(CommandError::new(error)))?;
+        self.call(Method::PUT, path, &[], &[("content-type", "application/json")], &body)
     }
 
     fn get<T: DeserializeOwned>(&self, path: &str, query: QueryPairs<'_>) -> Result<T, CallError> {

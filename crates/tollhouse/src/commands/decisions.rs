@@ -11,8 +11,8 @@ use journal::{JournalArchive, ReadBudget, RecordId};
 use judge::Action;
 use plan::Plan;
 use server::api::{
-    DecisionPageJson, DecisionStatisticsJson, JudgedCountsJson, ListedDecisionJson, MovedLineJson, csv_head,
-    csv_row,
+    CommonFactsJson, DecisionPageJson, DecisionStatisticsJson, JudgedCountsJson, ListedDecisionJson,
+    MovedLineJson, csv_head, csv_row,
 };
 
 use crate::client::ApiClient;
@@ -46,6 +46,7 @@ Examples:
   tollhouse decisions --server http://127.0.0.1:8377 --action reject --follow
   tollhouse decisions --data ./data --pipeline mail --summary --line reject=12
   tollhouse decisions --server http://127.0.0.1:8377 --similar 01hx3k9q7w2rd --facts mail.subject
+  tollhouse decisions --server http://127.0.0.1:8377 --rule BULK --common
 
 With a server on the directory its last second is missing, except with --server. --where takes
 conditions like a rule's `when`, over logged facts and readings. --follow shows the newest
@@ -103,6 +104,10 @@ pub(crate) struct DecisionsArgs {
         "condition", "label", "labelled", "unlabelled",
     ])]
     similar: Option<RecordId>,
+    /// Show what the newest 500 of these decisions have in common, and as many before them have not: conditions for rules. Of a
+    /// server
+    #[arg(long, requires = "server", conflicts_with_all = ["follow", "summary", "similar", "facts", "limit", "csv"])]
+    common: bool,
     /// Facts to show; `*` for all with a value
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     facts: Vec<String>,
@@ -285,6 +290,9 @@ pub(crate) fn run(args: DecisionsArgs) -> Result<Exit, CommandError> {
     if let Some(id) = args.similar {
         return similar(&args, id);
     }
+    if args.common {
+        return common(&args);
+    }
     let interrupt = Interrupt::watch(None);
     let mut journal = SearchedJournal::open(&args)?;
     let mut out = Output::new(args.json.json);
@@ -372,6 +380,51 @@ fn similar(args: &DecisionsArgs, id: RecordId) -> Result<Exit, CommandError> {
         );
     }
     Ok(if found.decisions.is_empty() { Exit::Found } else { Exit::Fine })
+}
+
+/// Shows what decisions have in common.
+fn common(args: &DecisionsArgs) -> Result<Exit, CommandError> {
+    let Some(client) = args.server.client()? else {
+        return Err(CommandError::new("--common asks a server: name it by --server"));
+    };
+    let mut parameters = args.parameters(PageRange::default());
+    parameters.retain(|(name, _)| *name != "limit");
+    let found = client.common_facts(&parameters)?;
+    let mut out = Output::new(args.json.json);
+    if out.is_json() {
+        out.json(&found)?;
+    } else {
+        common_table(&mut out, &found)?;
+    }
+    out.flush()?;
+    if found.partial {
+        say("reading took too long: fewer decisions were looked at than were wanted");
+    }
+    if !found.absent.is_empty() {
+        let absent = found.absent.join(", ");
+        say(format_args!("without nodes that do not answer: {}", printable(&absent)));
+    }
+    Ok(Exit::Fine)
+}
+
+fn common_table(out: &mut Output, found: &CommonFactsJson) -> Result<(), CommandError> {
+    let CommonFactsJson { decisions, others, .. } = found;
+    let pipeline = printable(&found.pipeline);
+    if found.facts.is_empty() {
+        return out.line(format_args!("{decisions} decisions have nothing in common that {others} have not"));
+    }
+    out.line(format_args!("{BOLD}{decisions}{BOLD:#} decisions of {pipeline}, and {others} before them"))?;
+    let mut table = TextTable::default();
+    let numbers = ["decisions", "before"].map(|head| TableCell::number(head, DIM));
+    table.row(numbers.into_iter().chain([TableCell::text("condition", DIM)]));
+    for fact in &found.facts {
+        table.row([
+            TableCell::number(fact.count, BOLD),
+            TableCell::number(fact.before, DIM),
+            TableCell::text(printable(&fact.condition), BOLD),
+        ]);
+    }
+    out.line(table)
 }
 
 /// Shows what decisions come to.

@@ -4,11 +4,13 @@ mod allow;
 mod anomalies;
 mod audit;
 mod backtest;
+mod bans;
 mod bench;
 mod check;
 mod compare;
 mod completions;
 mod config;
+mod counts;
 mod decisions;
 mod demo;
 mod enforce;
@@ -24,6 +26,7 @@ pub(crate) mod init;
 mod learn;
 mod learners;
 mod ledger;
+mod limits;
 mod man;
 mod nodes;
 mod note;
@@ -38,7 +41,10 @@ mod reviews;
 mod rules;
 mod searches;
 mod serve;
+mod sessions;
+mod settings;
 mod snapshot;
+mod sources;
 mod stats;
 mod test;
 mod token;
@@ -80,6 +86,7 @@ enum CliCommand {
     Serve(serve::ServeArgs),
     Health(health::HealthArgs),
     Nodes(nodes::NodesArgs),
+    Sources(sources::SourcesArgs),
     Notify(notify::NotifyArgs),
     Demo(demo::Args),
     Check(check::CheckArgs),
@@ -91,9 +98,12 @@ enum CliCommand {
     ReportLog(report_log::ReportLogArgs),
     Follow(follow::FollowArgs),
     Enforce(enforce::EnforceArgs),
+    Bans(bans::BansArgs),
     Allow(allow::AllowArgs),
+    Limits(limits::LimitsArgs),
     Note(note::NoteArgs),
     Decisions(decisions::DecisionsArgs),
+    Counts(counts::CountsArgs),
     Searches(searches::SearchesArgs),
     Explain(explain::ExplainArgs),
     Stats(stats::StatsArgs),
@@ -112,9 +122,11 @@ enum CliCommand {
     Reviews(reviews::ReviewsArgs),
     Token(token::TokenArgs),
     User(user::UserArgs),
+    Sessions(sessions::SessionsArgs),
     Audit(audit::AuditArgs),
     Ledger(ledger::LedgerArgs),
     Config(config::ConfigArgs),
+    Settings(settings::SettingsArgs),
     Rules(rules::RulesArgs),
     Preset(preset::PresetArgs),
     Plan(plan::PlanArgs),
@@ -131,6 +143,7 @@ impl Cli {
             CliCommand::Serve(args) => serve::run(args),
             CliCommand::Health(args) => health::run(args),
             CliCommand::Nodes(args) => nodes::run(args),
+            CliCommand::Sources(args) => sources::run(args),
             CliCommand::Notify(args) => notify::run(args),
             CliCommand::Demo(args) => demo::run(args),
             CliCommand::Check(args) => check::run(args),
@@ -142,9 +155,12 @@ impl Cli {
             CliCommand::ReportLog(args) => report_log::run(args),
             CliCommand::Follow(args) => follow::run(args),
             CliCommand::Enforce(args) => enforce::run(args),
+            CliCommand::Bans(args) => bans::run(args),
             CliCommand::Allow(args) => allow::run(args),
+            CliCommand::Limits(args) => limits::run(args),
             CliCommand::Note(args) => note::run(args),
             CliCommand::Decisions(args) => decisions::run(args),
+            CliCommand::Counts(args) => counts::run(args),
             CliCommand::Searches(args) => searches::run(args),
             CliCommand::Explain(args) => explain::run(args),
             CliCommand::Stats(args) => stats::run(args),
@@ -163,9 +179,11 @@ impl Cli {
             CliCommand::Reviews(args) => reviews::run(args),
             CliCommand::Token(args) => token::run(args),
             CliCommand::User(args) => user::run(args),
+            CliCommand::Sessions(args) => sessions::run(args),
             CliCommand::Audit(args) => audit::run(args),
             CliCommand::Ledger(args) => ledger::run(args),
             CliCommand::Config(args) => config::run(args),
+            CliCommand::Settings(args) => settings::run(args),
             CliCommand::Rules(args) => rules::run(args),
             CliCommand::Preset(args) => preset::run(args),
             CliCommand::Plan(args) => plan::run(args),

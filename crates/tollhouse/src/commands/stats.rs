@@ -8,13 +8,14 @@ use engine::{KeyChoice, KeyName, KeyStatistics};
 use event::Time;
 use journal::ReadBudget;
 use server::api::{
-    KeyNameJson, KeyStatisticsJson, ReadingsJson, ReadingsRequest, RelatedKeysJson, TimelineJson,
+    KeyNameJson, KeyStatisticsJson, KnownKeysJson, ReadingsJson, ReadingsRequest, RelatedKeysJson,
+    TimelineJson,
 };
 
 use crate::clock;
-use crate::console::Output;
+use crate::console::{BOLD, Output, printable};
 use crate::exit::{CommandError, Exit};
-use crate::options::{Backend, EngineOptions, JsonOption, ServerOptions, time};
+use crate::options::{Backend, EngineOptions, JsonOption, ServerOptions, pipelines, time};
 use crate::rendering;
 
 /// Show the statistics of one sender, address, link, ...
@@ -28,19 +29,23 @@ Examples:
   tollhouse stats --data ./data ip 192.0.2.7 --from 2026-05-17 --to 2026-05-18
   tollhouse stats --server http://127.0.0.1:8377 --keys suspects.txt --json
   tollhouse stats --server http://127.0.0.1:8377 --related ip 192.0.2.7
+  tollhouse stats --server http://127.0.0.1:8377 --lookup 192.0.2.7
 
 Values are normalised like those of events. `tollhouse preset show mail` lists the kinds of the
 preset `mail`.")]
 pub(crate) struct StatsArgs {
     /// Kind of key, or name of a distinct count
-    #[arg(value_name = "KIND", required_unless_present = "keys")]
+    #[arg(value_name = "KIND", required_unless_present_any = ["keys", "lookup"])]
     kind: Option<String>,
     /// Value, as in events; for a key of several fields their values in order
-    #[arg(value_name = "VALUE", required_unless_present = "keys")]
+    #[arg(value_name = "VALUE", required_unless_present_any = ["keys", "lookup"])]
     value: Vec<String>,
     /// File of keys to count instead, at most 1000, one `KIND VALUE` a line; `-` is standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kind", "value", "from", "to"])]
     keys: Option<PathBuf>,
+    /// Look this value up under every kind that takes it instead, in all pipelines
+    #[arg(long, value_name = "VALUE", conflicts_with_all = ["kind", "value", "keys", "related", "from", "to"])]
+    lookup: Option<String>,
     /// Show keys that share its latest decisions instead, such as a device's accounts
     #[arg(long, conflicts_with_all = ["keys", "to", "at"])]
     related: bool,
@@ -66,6 +71,9 @@ pub(crate) struct StatsArgs {
 
 pub(crate) fn run(args: StatsArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
+    if let Some(value) = &args.lookup {
+        return lookup(&mut out, &args, value);
+    }
     match &args.keys {
         None if args.related => {
             let found = related(&args)?;
@@ -102,6 +110,39 @@ fn value(args: &StatsArgs) -> String {
         [value] => value.clone(),
         values => content::composite::text(values),
     }
+}
+
+/// Shows the keys of a value, of every kind that takes it.
+fn lookup(out: &mut Output, args: &StatsArgs, value: &str) -> Result<Exit, CommandError> {
+    let name = args.pipeline.as_deref();
+    let known = match Backend::open(&args.engine, &args.server)? {
+        Backend::Remote(client) => client.keys_of_value(name, value)?,
+        Backend::Local(local) => {
+            let plan = local.engine().plan();
+            let asked = pipelines(&plan, name)?;
+            let at = args.at.unwrap_or_else(clock::now);
+            let mut found = Vec::new();
+            for pipeline in asked {
+                let known = pollster::block_on(local.engine().statistics_of_value(pipeline, value, at))?;
+                let keys = known.iter().map(|(kind, known)| KeyStatisticsJson::new(kind, known)).collect();
+                found.push(ReadingsJson { pipeline: pipeline.name.clone(), keys });
+            }
+            local.close()?;
+            KnownKeysJson { value: value.to_owned(), pipelines: found }
+        }
+    };
+    if out.is_json() {
+        out.json(&known)?;
+    } else if known.pipelines.iter().all(|pipeline| pipeline.keys.is_empty()) {
+        out.line(format_args!("nothing is counted of {}", printable(value)))?;
+    } else {
+        for pipeline in known.pipelines.iter().filter(|pipeline| !pipeline.keys.is_empty()) {
+            out.line(format_args!("{BOLD}{}{BOLD:#}", printable(&pipeline.pipeline)))?;
+            rendering::readings(out, pipeline)?;
+        }
+    }
+    out.flush()?;
+    Ok(Exit::Fine)
 }
 
 fn related(args: &StatsArgs) -> Result<RelatedKeysJson, CommandError> {

@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use crate::audit::{note_tokens, user};
 use crate::clock::now;
-use crate::console::{BOLD, DIM, Output, TableCell, TextTable, say};
+use crate::console::{BOLD, DIM, Output, TableCell, TextTable, printable, say};
 use crate::exit::{CommandError, Exit};
-use crate::options::{DataOption, JsonOption, span};
+use crate::options::{CredentialOptions, DataOption, JsonOption, span};
 
 /// Create, list, rotate and remove a data directory's named tokens
 #[derive(clap::Args)]
@@ -66,10 +66,18 @@ pub(crate) struct TokenAddArgs {
 #[command(after_help = "\
 Examples:
   tollhouse token list --data ./data
-  tollhouse token list --data ./data --json | jq -r 'select(.used == null).name'")]
+  tollhouse token list --data ./data --json | jq -r 'select(.used == null).name'
+  tollhouse token list --server http://127.0.0.1:8377
+
+A server also lists the tokens of its configuration, and needs one with scope administer.")]
 pub(crate) struct TokenListArgs {
     #[command(flatten)]
     data: DataOption,
+    /// Server to ask instead of the data directory, such as http://127.0.0.1:8377
+    #[arg(long, value_name = "URL", conflicts_with = "data")]
+    server: Option<String>,
+    #[command(flatten)]
+    credentials: CredentialOptions,
     #[command(flatten)]
     json: JsonOption,
 }
@@ -214,42 +222,80 @@ fn remove(args: &TokenRemoveArgs) -> Result<Exit, CommandError> {
 }
 
 fn list(args: &TokenListArgs) -> Result<Exit, CommandError> {
-    let directory = args.data.directory()?;
-    let file = TokenFile::in_directory(directory.path());
-    let store = file.read().map_err(refused)?.unwrap_or_default();
-    let (uses, now) = (file.uses(), now());
     let mut out = Output::new(args.json.json);
     let mut table = TextTable::default();
-    for stored in &store.tokens {
-        let line = TokenLine::of(stored, uses.get(&stored.name).copied(), now);
-        if out.is_json() {
-            out.json(&line)?;
-            continue;
+    if let Some(server) = &args.server {
+        for token in args.credentials.client(server)?.tokens()?.tokens {
+            if out.is_json() {
+                out.json(&token)?;
+            } else {
+                table.row(token_row(&TokenRow {
+                    name: &token.name,
+                    scopes: token.scopes.join(","),
+                    pipelines: &token.pipelines,
+                    expires: token.expires.map(|time| time.to_string()),
+                    used: token.used.map(|time| time.to_string()),
+                    secrets: token.secrets,
+                }));
+            }
         }
-        let end = match (line.secrets, &line.expires) {
-            (0, _) => "no longer holds".to_owned(),
-            (_, Some(end)) => format!("until {end}"),
-            (_, None) => "until removed".to_owned(),
-        };
-        let pipelines =
-            if line.pipelines.is_empty() { "all pipelines".to_owned() } else { line.pipelines.join(",") };
-        let used = line.used.map_or_else(|| "never used".to_owned(), |used| format!("used {used}"));
-        let rotated = if line.secrets > 1 { "two secrets" } else { "" };
-        let cells = [
-            (line.scopes.to_string(), BOLD),
-            (pipelines, DIM),
-            (end, DIM),
-            (used, DIM),
-            (rotated.to_owned(), DIM),
-        ];
-        let cells = cells.into_iter().map(|(text, style)| TableCell::text(text, style));
-        table.row(std::iter::once(TableCell::text(line.name, BOLD)).chain(cells));
+    } else {
+        let directory = args.data.directory()?;
+        let file = TokenFile::in_directory(directory.path());
+        let store = file.read().map_err(refused)?.unwrap_or_default();
+        let (uses, now) = (file.uses(), now());
+        for stored in &store.tokens {
+            let line = TokenLine::of(stored, uses.get(&stored.name).copied(), now);
+            if out.is_json() {
+                out.json(&line)?;
+            } else {
+                table.row(token_row(&TokenRow {
+                    name: line.name,
+                    scopes: line.scopes.to_string(),
+                    pipelines: line.pipelines,
+                    expires: line.expires,
+                    used: line.used,
+                    secrets: line.secrets,
+                }));
+            }
+        }
     }
     if !out.is_json() {
         out.line(table)?;
     }
     out.flush()?;
     Ok(Exit::Fine)
+}
+
+/// A token as the table has it.
+struct TokenRow<'a> {
+    name: &'a str,
+    scopes: String,
+    pipelines: &'a [String],
+    expires: Option<String>,
+    used: Option<String>,
+    /// The secrets that hold.
+    secrets: usize,
+}
+
+fn token_row(token: &TokenRow<'_>) -> [TableCell; 6] {
+    let end = match (token.secrets, &token.expires) {
+        (0, _) => "no longer holds".to_owned(),
+        (_, Some(end)) => format!("until {end}"),
+        (_, None) => "until removed".to_owned(),
+    };
+    let pipelines =
+        if token.pipelines.is_empty() { "all pipelines".to_owned() } else { token.pipelines.join(",") };
+    let used = token.used.as_ref().map_or_else(|| "never used".to_owned(), |used| format!("used {used}"));
+    let rotated = if token.secrets > 1 { "two secrets" } else { "" };
+    [
+        TableCell::text(printable(token.name), BOLD),
+        TableCell::text(printable(&token.scopes), BOLD),
+        TableCell::text(printable(&pipelines), DIM),
+        TableCell::text(end, DIM),
+        TableCell::text(used, DIM),
+        TableCell::text(rotated, DIM),
+    ]
 }
 
 fn generate() -> Result<TokenSecret, CommandError> {
