@@ -46,6 +46,7 @@ mod reputation;
 mod reviews;
 mod rules;
 mod serve;
+mod server_commands;
 #[cfg(feature = "cluster")]
 #[expect(dead_code, reason = "the cluster's own tests use all of it")]
 #[path = "../../../cluster/tests/it/servers.rs"]
