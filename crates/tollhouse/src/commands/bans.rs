@@ -21,7 +21,7 @@ const UNSHARED: &str = "the cluster cannot be reached: for now only this node kn
 #[command(after_help = "\
 Examples:
   tollhouse bans                                     The newest bans
-  tollhouse bans 198.51.100 --label scanner          Those whose value, label or origin has this text
+  tollhouse bans 198.51.100 --label scanner          With this text in value, label or origin
   tollhouse bans --json --limit 100000 | jq -r .value
   tollhouse bans show 192.0.2.7                      What bans this address
   tollhouse bans add 192.0.2.7 --kind ip --label scanner --for 4h

@@ -410,6 +410,9 @@ fn common(args: &DecisionsArgs) -> Result<Exit, CommandError> {
 fn common_table(out: &mut Output, found: &CommonFactsJson) -> Result<(), CommandError> {
     let CommonFactsJson { decisions, others, .. } = found;
     let pipeline = printable(&found.pipeline);
+    if *decisions == 0 {
+        return out.line("no decision fits");
+    }
     if found.facts.is_empty() {
         return out.line(format_args!("{decisions} decisions have nothing in common that {others} have not"));
     }

@@ -35,7 +35,9 @@ enum SessionsCommand {
 #[command(after_help = "\
 Examples:
   tollhouse sessions end 01hx3k9q7w2rd
-  tollhouse sessions --json | jq -r 'select(.user == \"ann\").id' | xargs -n 1 tollhouse sessions end")]
+  tollhouse sessions end 01hx3k9q7w2rd --server http://10.0.0.1:8377
+
+Exit code 2: there is no such session.")]
 struct SessionEndArgs {
     /// Session id
     #[arg(value_name = "ID")]

@@ -11,7 +11,7 @@ use crate::options::{JsonOption, NearServerOptions};
 #[command(after_help = "\
 Examples:
   tollhouse settings                                 All that somebody has set
-  tollhouse settings ledger --defaults               Those with `ledger` in their name, also defaults
+  tollhouse settings ledger --defaults               With `ledger` in their name, also defaults
   tollhouse settings --scope mail --json             Those of the pipeline `mail`
 
 Origins are a preset, a file with its line, the environment, a flag or `default`. Secrets are

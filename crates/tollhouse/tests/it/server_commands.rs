@@ -290,7 +290,7 @@ fn counts_common_facts_and_look_ups_are_those_of_the_server() {
     assert_eq!((&common[0]["decisions"], &common[0]["others"]), (&json!(12), &json!(12)));
     let shown = text(&server, &["decisions", "--text", "wave", "--common"], 0);
     has(&shown, &["12 decisions of web, and 12 before them", "http.path == '/wave'"]);
-    has(&text(&server, &["decisions", "--text", "no-such", "--common"], 0), &["nothing in common"]);
+    has(&text(&server, &["decisions", "--text", "no-such", "--common"], 0), &["no decision fits"]);
     data.run(&["decisions", "--common"], "").expect(2);
 
     // Windows end now: what is counted is compared, and not when.
