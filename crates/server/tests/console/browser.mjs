@@ -453,7 +453,7 @@ Object.assign(cases, {
   async 'draws charts with values, in the colours of the page, and opens what is in a column'(browser) {
     const page = await opened(browser);
     await page.goto(open + pages.key);
-    assert.deepEqual(await page.locator('figure.chart > svg').evaluateAll(all => all.map(one => getComputedStyle(one).display)).then(all => [...new Set(all)]), ['none']);
+    assert.deepEqual(await page.locator('svg[data-plot]').evaluateAll(all => all.map(one => getComputedStyle(one).display)).then(all => [...new Set(all)]), ['none']);
     const drawn = await page.locator('.drawn canvas').count();
     assert(drawn >= 1, 'no chart is drawn');
     const pixel = () => page.locator('.drawn canvas').first().evaluate(canvas => [...canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data].join());
