@@ -267,7 +267,7 @@ fn tell(
 ) -> Result<(), CommandError> {
     if out.is_json() {
         out.json(&RelearnLine { pipeline, adopt, report })?;
-        return Ok(out.flush()?);
+        return out.flush();
     }
     let wrong = |wrong: u64, all: u64| format!("{} of {}", HumanCount(wrong), HumanCount(all));
     let ModelCheckJson { good, good_wrong, bad, bad_wrong } = report.known_check;

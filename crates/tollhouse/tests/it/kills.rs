@@ -128,9 +128,9 @@ fn a_linear_model_knows_every_lesson_that_was_answered() {
 
     // A running server makes them, too: shown first, then used, and killed at once.
     let asked = ["learn", "--from-journal", "--server", &server.url];
-    let shown = run(&[&asked[..], &["--dry-run"]].concat(), "").expect(0).stdout;
+    let shown = run([&asked[..], &["--dry-run"]].concat(), "").expect(0).stdout;
     assert!(shown.contains("good, taken for bad") && shown.contains("0 of 2"), "{shown}");
-    let made = run(&[&asked[..], &["--json"]].concat(), "").expect(0).stdout;
+    let made = run([&asked[..], &["--json"]].concat(), "").expect(0).stdout;
     let made: serde_json::Value = serde_json::from_str(&made).unwrap();
     assert_eq!((&made["adopt"], &made["lessons"]), (&true.into(), &made["known"]), "{made}");
     let known = odds(&server, probe, &agent).0;
