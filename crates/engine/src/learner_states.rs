@@ -7,8 +7,8 @@ use plan::{LinearView, Pipeline};
 use stats::{Addition, Evidence, LedgerError, Observation, ObserveRequest};
 
 use crate::Engine;
+use crate::learners::LessonCounts;
 use crate::pipeline::classifiers;
-use crate::relearning::LessonCounts;
 
 /// The state of a classifier.
 #[derive(Clone, Debug, PartialEq)]

@@ -102,8 +102,8 @@ pub use judged_scores::{PipelineCalibration, PromisedLine};
 pub use key_timeline::{HotKey, KeyName, KeyStatistics, KeyStatisticsError, KeyTimeline, Ranking};
 pub use learner_states::{ClassifierState, LinearState, ModelState};
 pub use learners::{
-    LessonBounds, LessonId, LessonPage, LessonPosition, LessonReceipt, LessonRegister, ModelSnapshot,
-    SharedLesson, SharedModelName, SharedModelState, SnapshotStream,
+    LessonBounds, LessonCounts, LessonId, LessonPage, LessonPosition, LessonReceipt, LessonRegister,
+    ModelSnapshot, RelearnError, SharedLesson, SharedModelName, SharedModelState, SnapshotStream,
 };
 pub use limit_ranking::{FullestKey, LimitFill};
 pub use maintenance::{MaintenanceError, SnapshotError, SyncError};
@@ -120,9 +120,7 @@ pub use pipeline::{
 };
 pub use posted_values::{ALLOW_ENTRIES_MAX, AllowEntry, NOTES_MAX, ValueNote, posted_value};
 pub use related_keys::{RELATED_DECISIONS, RelatedKey, RelatedKeys};
-pub use relearning::{
-    KnownModels, LessonCounts, ModelCheck, RelearnError, RelearnProgress, RelearnReport, RelearnedModels,
-};
+pub use relearning::{KnownModels, ModelCheck, RelearnProgress, RelearnReport, RelearnedModels};
 pub use reload::{PipelineChange, Proposal, ReloadError, ReloadOutcome, RulesInfo, VersionInfo, VersionText};
 pub use reputation_ranking::{RankedReputation, ReputationRanking};
 pub use review::{ReviewInput, ReviewKeyError, ReviewedItem};

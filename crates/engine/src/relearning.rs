@@ -4,61 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use event::Time;
-use journal::{Journal, JournalArchive, JournalError, Record, RecordId, SkippedData, VersionDescription};
+use journal::{Journal, JournalArchive, Record, RecordId, SkippedData, VersionDescription};
 use plan::{Pipeline, TrainingLabel};
 
 use crate::Engine;
-use crate::directory::DirectoryError;
-use crate::learners::SuccessorModels;
+use crate::learners::{LessonCounts, RelearnError, SuccessorModels};
 use crate::pipeline::classifiers::TokenKeys;
-
-/// Reasons for linear models that were not made anew.
-#[derive(Debug, thiserror::Error)]
-pub enum RelearnError {
-    /// The engine has no journal.
-    #[error("there is no journal to learn from")]
-    NoJournal,
-    /// The pipeline has no linear model.
-    #[error("the pipeline `{0}` has no classifier with `runs`, and so no linear model")]
-    NoModel(String),
-    /// The journal.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// The learners cannot be written.
-    #[error(transparent)]
-    Directory(#[from] DirectoryError),
-    /// The models know more than the journal would teach them.
-    #[error(
-        "the linear models of `{pipeline}` have learned {} good and {} bad events, and the journal has only {} and {}",
-        known.good, known.bad, found.good, found.bad
-    )]
-    KnownBetter {
-        /// The pipeline.
-        pipeline: String,
-        /// The lessons of its models.
-        known: LessonCounts,
-        /// The lessons that the journal has.
-        found: LessonCounts,
-    },
-    /// Others were begun since, and these no longer learn what those in use learn.
-    #[error("others were begun since: make the linear models anew once more")]
-    Superseded,
-    /// Nodes share the models, and they cannot be replaced for all of them.
-    #[error("the linear models that nodes share cannot be replaced: {0}")]
-    Shared(String),
-    /// Somebody wished to stop.
-    #[error("interrupted: the linear models are as they were")]
-    Ended,
-}
-
-/// The lessons of all linear models of a pipeline.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LessonCounts {
-    /// Lessons of good events.
-    pub good: u64,
-    /// Lessons of bad events.
-    pub bad: u64,
-}
 
 /// The fate of models that know more than the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +20,7 @@ pub enum KnownModels {
     Replace,
 }
 
-/// What models said of judged decisions, by the side that their log-odds are on.
+/// The outcome of holding models against judged decisions, by the side that their log-odds are on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ModelCheck {
     /// Good decisions.
@@ -102,10 +53,10 @@ pub struct RelearnReport {
     pub lessons: LessonCounts,
     /// The lessons of those in use.
     pub known: LessonCounts,
-    /// What the new models said of each decision of the later half, before they learned it (prequential evaluation: A. P. Dawid,
+    /// The word of the new models on each decision of the later half, before they learned it (prequential evaluation: A. P. Dawid,
     /// Statistical theory: the prequential approach, J. R. Statist. Soc. A 147, 1984).
     pub check: ModelCheck,
-    /// What the models in use say of the same decisions. They may have learned these very ones, which speaks for them.
+    /// The word of the models in use on the same decisions. They may have learned these very ones, which speaks for them.
     pub known_check: ModelCheck,
     /// Decisions of versions that nobody described: their facts have no names.
     pub undescribed: u64,
@@ -118,7 +69,7 @@ pub struct RelearnReport {
 pub struct RelearnedModels {
     pipeline: String,
     models: Arc<SuccessorModels>,
-    /// What they were made of.
+    /// The report on what they were made of.
     pub report: RelearnReport,
 }
 

@@ -27,7 +27,6 @@ use plan::{ClassifierPlan, LinearView, Pipeline, TrainingLabel};
 use crate::directory::{Directory, DirectoryError, io_error, read_sealed};
 use crate::pipeline::classifiers::TokenKeys;
 use crate::pipeline::keys::PreparedEvent;
-use crate::relearning::{LessonCounts, RelearnError};
 use lesson_log::{LOG_BYTES_MAX, LOG_BYTES_MOST, Lesson, LessonLog, LessonQueue, StoredLessons};
 pub use register::{
     LessonBounds, LessonId, LessonPage, LessonPosition, LessonReceipt, LessonRegister, ModelSnapshot,
@@ -36,6 +35,7 @@ pub use register::{
 pub use shared::SharedModelState;
 use shared::{SharedModels, learn_in_turn};
 pub(crate) use successor::SuccessorModels;
+pub use successor::{LessonCounts, RelearnError};
 
 /// Largest file that is read: tens of learners.
 const BYTES_MAX: u64 = 1 << 30;
@@ -120,7 +120,7 @@ pub(crate) struct LinearLearners {
     /// `None` without a data directory.
     files: Option<LearnerFiles>,
     learners: RwLock<BTreeMap<LearnerName, Arc<LinearLearner>>>,
-    /// Those that are made anew meanwhile, as long as somebody wants them.
+    /// The learners that are made anew meanwhile, as long as somebody wants them.
     successor: RwLock<Weak<SuccessorModels>>,
     is_changed: AtomicBool,
     rounds: AtomicU32,

@@ -10,17 +10,67 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use event::Key;
+use journal::JournalError;
 use parking_lot::Mutex;
 use plan::{LinearView, TrainingLabel};
 
 use super::LinearLearners;
+use crate::directory::DirectoryError;
 use crate::pipeline::classifiers::TokenKeys;
+
+/// Reasons for linear models that were not made anew.
+#[derive(Debug, thiserror::Error)]
+pub enum RelearnError {
+    /// The engine has no journal.
+    #[error("there is no journal to learn from")]
+    NoJournal,
+    /// The pipeline has no linear model.
+    #[error("the pipeline `{0}` has no classifier with `runs`, and so no linear model")]
+    NoModel(String),
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// The learners cannot be written.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// The models know more than the journal would teach them.
+    #[error(
+        "the linear models of `{pipeline}` have learned {} good and {} bad events, and the journal has only {} and {}",
+        known.good, known.bad, found.good, found.bad
+    )]
+    KnownBetter {
+        /// The pipeline.
+        pipeline: String,
+        /// The lessons of its models.
+        known: LessonCounts,
+        /// The lessons that the journal has.
+        found: LessonCounts,
+    },
+    /// Others were begun since, and these no longer learn what those in use learn.
+    #[error("others were begun since: make the linear models anew once more")]
+    Superseded,
+    /// Nodes share the models, and they cannot be replaced for all of them.
+    #[error("the linear models that nodes share cannot be replaced: {0}")]
+    Shared(String),
+    /// Somebody wished to stop.
+    #[error("interrupted: the linear models are as they were")]
+    Ended,
+}
+
+/// The lessons of all linear models of a pipeline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LessonCounts {
+    /// Lessons of good events.
+    pub good: u64,
+    /// Lessons of bad events.
+    pub bad: u64,
+}
 
 /// Learners that will take the place of those in use.
 #[derive(Debug)]
 pub(crate) struct SuccessorModels {
     learners: LinearLearners,
-    /// What each event has taught them.
+    /// The label that each event has taught them.
     taught: Mutex<HashMap<Key, TrainingLabel>>,
 }
 

@@ -122,12 +122,12 @@ pub struct RelearningJson {
     /// The reason for which it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// What they were made of, and how good they are, once they are ready.
+    /// A report on what they were made of and how good they are, once they are ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<RelearnReportJson>,
 }
 
-/// What linear models were made of, and how good they are.
+/// A report on what linear models were made of, and how good they are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = RelearnReport)]
 pub struct RelearnReportJson {
@@ -135,9 +135,9 @@ pub struct RelearnReportJson {
     pub lessons: LessonCountsJson,
     /// The lessons of those in use.
     pub known: LessonCountsJson,
-    /// What the new ones said of each judged decision of the later half, before they learned it.
+    /// The word of the new ones on each judged decision of the later half, before they learned it.
     pub check: ModelCheckJson,
-    /// What those in use say of the same decisions, which they may have learned: that speaks for them.
+    /// The word of those in use on the same decisions, which they may have learned: that speaks for them.
     pub known_check: ModelCheckJson,
     /// Judged decisions that were passed over, as nobody described their version's facts.
     pub undescribed: u64,
@@ -145,7 +145,7 @@ pub struct RelearnReportJson {
     pub damaged: u64,
 }
 
-/// What models said of judged decisions, by the side that their log-odds are on.
+/// The outcome of holding models against judged decisions, by the side that their log-odds are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = ModelCheck)]
 pub struct ModelCheckJson {

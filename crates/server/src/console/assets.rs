@@ -54,7 +54,7 @@ static CODEMIRROR: ConsoleAsset = asset!("vendor/codemirror.js", "codemirror.js"
 static ALL: [&ConsoleAsset; 9] =
     [&STYLE, &SCRIPT, &CHARTS, &EDITOR, &ICON, &IDIOMORPH, &UPLOT, &UPLOT_STYLE, &CODEMIRROR];
 
-/// What a page loads, in the order in which it runs.
+/// The files that a page loads, in the order in which they run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum PageScripts {
     /// Keys, and parts that are refreshed.

@@ -16,7 +16,7 @@ const FAR: f64 = 1e12;
 /// Most columns of a timeline.
 const COLUMNS_MAX: usize = 336;
 
-/// What a chart shows, as `charts.js` reads it from the attribute `data-plot`.
+/// The data of a chart, as `charts.js` reads it from the attribute `data-plot`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub(super) enum PlotData<'a> {
@@ -36,7 +36,7 @@ pub(super) enum PlotData<'a> {
     Shares { across: &'a str, up: &'a str, curve: &'a [(f64, f64)], dots: &'a [(f64, f64)] },
 }
 
-/// Where columns stand: the first one's beginning and the width of each, in seconds or points.
+/// The places of columns: the first one's beginning and the width of each, in seconds or points.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "unit")]
 pub(super) enum ColumnAxis {

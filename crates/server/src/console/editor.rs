@@ -456,7 +456,7 @@ fn explained(problem: &DiagnosticJson) -> String {
     std::iter::once(plain(&problem.message, CELL * 4)).chain(help).collect()
 }
 
-/// What CodeMirror says, by what it is called there, as JSON.
+/// The texts of CodeMirror, by what they are called there, as JSON.
 fn phrases() -> String {
     let texts = [
         ("Completions", t("code.completions")),

@@ -64,7 +64,7 @@ pub(crate) struct RelearnJob {
     outcome: Mutex<RelearnOutcome>,
 }
 
-/// What came of it so far.
+/// The outcome so far.
 #[derive(Clone, Debug)]
 pub(crate) struct RelearnOutcome {
     pub(crate) stage: RelearnStage,

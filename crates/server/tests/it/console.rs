@@ -794,7 +794,7 @@ fn drawn(random: &mut Random) -> String {
     (0..length).map(|_| piece(random)).collect()
 }
 
-/// As above, of texts that nobody has thought of: `TOLLHOUSE_ROUNDS` says how many, `TOLLHOUSE_SEED` from which on.
+/// Texts that nobody has thought of: `TOLLHOUSE_ROUNDS` says how many, `TOLLHOUSE_SEED` from which on.
 #[test]
 fn any_text_of_strangers_stays_text() {
     let setting = |name: &str, usual| std::env::var(name).map_or(usual, |text| text.parse().unwrap());

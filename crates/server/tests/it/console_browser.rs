@@ -315,7 +315,7 @@ fn libraries_are_made_of_their_packages() {
 
 /// The decisions of the test with very many.
 const MANY: u64 = 1_000_000;
-/// Of so many decisions one is of the rare address.
+/// The decisions of which one is of the rare address.
 const RARE: u64 = MANY / 20;
 /// The time between two decisions, so that all of them fill three days.
 const STEP: u64 = 3 * 86_400_000_000 / MANY;

@@ -180,9 +180,9 @@ struct RelearnLine<'a> {
     report: &'a RelearnReportJson,
 }
 
-/// What is shown while models are made.
+/// The text that is shown while models are made.
 const RELEARNING: &str = "blocks of the journal, twice";
-/// What is said once they are in use.
+/// The text that is said once they are in use.
 const IN_USE: &str = "the new linear models are in use";
 /// The help where those in use know more.
 const REPLACES: &str = "--replace makes them of the journal alone";

@@ -260,8 +260,10 @@ mod tests {
             if let Some(inner) = command.find_subcommand(word) {
                 command = inner;
             }
-            for flag in word.trim_start_matches('[').split('|').filter_map(|flag| flag.strip_prefix("--")) {
-                let flag = flag.split(['=', '.', ',', ']', '"']).next().unwrap_or(flag);
+            for flag in
+                word.trim_start_matches(['[', '<']).split('|').filter_map(|flag| flag.strip_prefix("--"))
+            {
+                let flag = flag.split(['=', '.', ',', ']', '"', '>']).next().unwrap_or(flag);
                 assert!(has(command, flag), "{place}: `{text}`: {} has no --{flag}", command.get_name());
             }
         }

@@ -52,7 +52,7 @@ fn objects(server: &Server, args: &[&str]) -> Vec<Value> {
     ask(server, &[args, &["--json"]].concat()).expect(0).json()
 }
 
-/// What a command prints for people.
+/// The output of a command for people.
 #[track_caller]
 fn text(server: &Server, args: &[&str], code: i32) -> String {
     ask(server, args).expect(code).stdout
