@@ -52,6 +52,7 @@ pub(crate) mod problem;
 pub(crate) mod rate_meter;
 pub(crate) mod reading_pool;
 pub(crate) mod relay;
+pub(crate) mod relearn_work;
 pub(crate) mod relearning;
 pub(crate) mod reload;
 pub(crate) mod repoll;

@@ -18,7 +18,8 @@ use crate::core::anomaly_look::report;
 use crate::core::grant::{RequestGrant, may_read_content, note};
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, ProblemResponses};
-use crate::core::relearning::{self, RelearnJob, RelearnStage};
+use crate::core::relearn_work;
+use crate::core::relearning::{RelearnJob, RelearnStage};
 
 /// The time that a page waits for anomalies.
 const AT_HAND: Duration = Duration::from_millis(50);
@@ -75,7 +76,7 @@ pub(crate) async fn relearn(
     let pipeline = node.pipeline(pipeline.as_deref())?;
     note("pipeline", pipeline.name.clone());
     let by = RequestGrant::current().map_or_else(|| "local".to_owned(), |grant| grant.name().to_owned());
-    let job = relearning::begin(&node, pipeline, by)?;
+    let job = relearn_work::begin(&node, pipeline, by)?;
     Ok((StatusCode::ACCEPTED, Json(shown(&job))))
 }
 
@@ -145,7 +146,7 @@ pub(crate) async fn adopt(
     note("pipeline", pipeline.name.clone());
     note("replace", replace.to_string());
     let job = node.relearning.of(&pipeline.name)?;
-    relearning::adopt(&node, &job, if replace { KnownModels::Replace } else { KnownModels::Keep }).await?;
+    relearn_work::adopt(&node, &job, if replace { KnownModels::Replace } else { KnownModels::Keep }).await?;
     Ok(Json(shown(&job)))
 }
 
