@@ -61,13 +61,13 @@
 
   // A curve of shares, with points on it and the line on which both are equal.
   const shares = (picture, {across, up, curve, dots}) => {
-    const all = [...new Set([0, 1, ...curve.map(([x]) => x), ...dots.map(([x]) => x)])].sort((one, other) => one - other);
-    // Several points may have the same share across: the last one counts, as the curve rises.
-    const laid = of => { const by = new Map(of); return all.map(x => by.has(x) ? by.get(x) : undefined); };
+    // Several points may have the same share across. Those of the curve stay in their order.
+    const rows = [[0], [1], ...curve.map(([x, y]) => [x, y]), ...dots.map(([x, y]) => [x, undefined, y])].sort(([one], [other]) => one - other);
+    const all = rows.map(([x]) => x);
     const value = (plot, share) => share == null ? '–' : percent.format(share);
     const values = (plot, splits) => splits.map(split => percent.format(split));
     return {
-      data: [all, laid(curve), laid(dots).map(y => y ?? null), all],
+      data: [all, rows.map(([, y]) => y), rows.map(([, , y]) => y ?? null), all],
       options: {
         scales: {x: {time: false, range: [0, 1]}, y: {range: [0, 1]}},
         series: [

@@ -29,8 +29,10 @@
     {tag: [tags.propertyName, tags.definition(tags.propertyName)], color: 'var(--link)'},
   ]);
   const theme = EditorView.theme({
-    '&': {height: '100%', backgroundColor: 'var(--card)', color: 'var(--text)'},
+    // As high as its text, within bounds.
+    '&': {maxHeight: '65vh', backgroundColor: 'var(--card)', color: 'var(--text)'},
     '.cm-scroller': {font: '.92rem/1.5 var(--mono)', overflow: 'auto'},
+    '.cm-content, .cm-gutter': {minHeight: '14rem'},
     '.cm-content': {caretColor: 'var(--text)'},
     '&.cm-focused': {outline: 'none'},
     '.cm-cursor': {borderLeftColor: 'var(--text)'},
