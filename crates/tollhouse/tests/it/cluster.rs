@@ -275,6 +275,22 @@ pub(crate) fn wait_for_states(server: &Server, expected: &[&str]) {
     panic!("expected {expected:?}: {:?}", seen());
 }
 
+/// Asks until all nodes have answered: on a machine that does much else one may be late. Returns the status, the answer, and
+/// whether it was asked more than once.
+fn ask_all(server: &Server, path: &str, body: Option<(&str, &str)>) -> (u16, String, bool) {
+    for round in 0..120 {
+        let (status, text) = call(server, path, body);
+        let is_late = ["does not answer", "\"absent\":[", "These nodes do not answer"]
+            .iter()
+            .any(|late| text.contains(late));
+        if !is_late {
+            return (status, text, round > 0);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(250));
+    }
+    panic!("{path}: not all nodes answer within half a minute");
+}
+
 #[test]
 fn any_node_answers_for_the_decisions_of_all() {
     let Some(cluster) = Cluster::single(&[]) else { return };
@@ -303,12 +319,12 @@ fn any_node_answers_for_the_decisions_of_all() {
     let all: std::collections::BTreeSet<&String> = ids.iter().flatten().collect();
     assert_eq!(all.len(), 9, "each decision has a name of its own: {ids:?}");
     for (of, own) in ids.iter().enumerate() {
-        let expected = call(nodes[of], &format!("/v1/decisions/{}", own[0]), None);
+        let expected = ask_all(nodes[of], &format!("/v1/decisions/{}", own[0]), None);
         assert_eq!(expected.0, 200, "{}", expected.1);
         for server in nodes {
-            let (status, text) = call(server, &format!("/v1/decisions/{}", own[0]), None);
+            let (status, text, _) = ask_all(server, &format!("/v1/decisions/{}", own[0]), None);
             assert_eq!((status, json(&text)), (200, json(&expected.1)), "of node {}", of + 1);
-            let (status, page) = call(server, &format!("/console/decisions/{}", own[0]), None);
+            let (status, page, _) = ask_all(server, &format!("/console/decisions/{}", own[0]), None);
             assert_eq!(status, 200, "of node {}: {page}", of + 1);
         }
     }
@@ -317,7 +333,7 @@ fn any_node_answers_for_the_decisions_of_all() {
     let search = |server: &Server, limit: usize| {
         let (mut found, mut after) = (Vec::new(), String::new());
         loop {
-            let (status, text) = call(server, &format!("/v1/decisions?limit={limit}{after}"), None);
+            let (status, text, _) = ask_all(server, &format!("/v1/decisions?limit={limit}{after}"), None);
             let page = json(&text);
             assert!(status == 200 && page.get("absent").is_none(), "{text}");
             let ids = page["decisions"].as_array().unwrap().iter();
@@ -332,7 +348,7 @@ fn any_node_answers_for_the_decisions_of_all() {
     }
     for server in nodes {
         let ask = |path: &str| {
-            let (status, text) = call(server, path, None);
+            let (status, text, _) = ask_all(server, path, None);
             assert_eq!(status, 200, "{path} {text}");
             text
         };
@@ -357,21 +373,22 @@ fn any_node_answers_for_the_decisions_of_all() {
     // Feedback reaches the decision, whichever node hears it, and counts once.
     let say = |server: &Server, id: &str| {
         let feedback = serde_json::json!({"id": id, "class": "bad", "by": "ann@example.org"}).to_string();
-        let (status, text) = call(server, "/v1/feedback", Some(("application/json", &feedback)));
+        let (status, text, again) = ask_all(server, "/v1/feedback", Some(("application/json", &feedback)));
         assert_eq!(status, 200, "{text}");
-        json(&text)
+        (json(&text), again)
     };
-    let said = say(&two, &ids[0][0]);
-    assert!(said["keys"].as_u64().unwrap() > 0 && said["duplicate"] == false, "{said}");
+    // What was said again, as its answer came late, may have counted the first time.
+    let (said, again) = say(&two, &ids[0][0]);
+    assert!(said["keys"].as_u64().unwrap() > 0 && (again || said["duplicate"] == false), "{said}");
     for server in nodes {
-        assert_eq!(say(server, &ids[0][0])["duplicate"], true);
+        assert_eq!(say(server, &ids[0][0]).0["duplicate"], true);
     }
     let nobodys = "1m8bng5f00009";
     let lines: String = [&ids[0][1], &ids[1][1], nobodys, "none", &ids[2][1], &ids[0][2]]
         .iter()
         .map(|id| format!("{}\n", serde_json::json!({"id": id, "class": "bad"})))
         .collect();
-    let (status, text) = call(&two, "/v1/feedback/batch", Some(("application/x-ndjson", &lines)));
+    let (status, text, _) = ask_all(&two, "/v1/feedback/batch", Some(("application/x-ndjson", &lines)));
     assert_eq!(status, 200, "{text}");
     let outcomes: Vec<Value> = text.lines().map(json).collect();
     let told: Vec<bool> = outcomes.iter().map(|line| line.get("error").is_none()).collect();
@@ -403,9 +420,10 @@ fn any_node_answers_for_the_decisions_of_all() {
     assert_ne!(three.url, number, "it has another port");
     wait_for_states(&one, &["here", "ready", "ready"]);
     wait_for_states(&two, &["ready", "here", "ready"]);
-    let (status, text) = call(&two, &format!("/v1/decisions/{}", ids[2][0]), None);
+    let (status, text, _) = ask_all(&two, &format!("/v1/decisions/{}", ids[2][0]), None);
     assert_eq!(status, 200, "{text}");
-    assert_eq!(say(&one, &ids[2][2])["duplicate"], false);
+    let (said, again) = say(&one, &ids[2][2]);
+    assert!(again || said["duplicate"] == false, "{said}");
 
     // A request is no node's because it says so.
     let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
