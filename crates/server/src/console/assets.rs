@@ -43,7 +43,7 @@ const JS: &str = "text/javascript; charset=utf-8";
 static STYLE: ConsoleAsset = asset!("style.css", CSS);
 static SCRIPT: ConsoleAsset = asset!("script.js", JS);
 static CHARTS: ConsoleAsset = asset!("charts.js", JS);
-static EDITOR: ConsoleAsset = asset!("editor.js", JS);
+static EDITOR: ConsoleAsset = asset!("rule-editor.js", JS);
 pub(super) static ICON: ConsoleAsset = asset!("icon.svg", "image/svg+xml");
 static IDIOMORPH: ConsoleAsset = asset!("vendor/idiomorph.js", "idiomorph.js", JS);
 static UPLOT: ConsoleAsset = asset!("vendor/uplot.js", "uplot.js", JS);
