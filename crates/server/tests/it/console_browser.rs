@@ -381,6 +381,7 @@ fn make_many(engine: &Engine) {
 
 /// Pages over a million decisions, found, paged through and judged again.
 #[test]
+#[ignore = "takes two processors for minutes: cargo test -p tollhouse-server --test it a_million -- --ignored"]
 fn the_console_shows_a_million_decisions() {
     let parent = tempfile::tempdir().unwrap();
     let mut running = None;
