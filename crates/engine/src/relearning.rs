@@ -153,8 +153,8 @@ impl Engine {
     /// Puts models that were made anew in the place of those in use.
     ///
     /// # Errors
-    /// Then the models are as they were. Models that have learned more events of a label than the journal teaches stay, unless
-    /// they are to be replaced.
+    /// Then the models are as they were, and another try can succeed; of models that nodes share, some may have been replaced. Models
+    /// that have learned more events of a label than the journal teaches stay, unless they are to be replaced.
     pub fn adopt_models(
         &self,
         made: &RelearnedModels,

@@ -112,6 +112,8 @@ struct StoredLearner {
     position: LessonPosition,
 }
 
+type NamedLearners = BTreeMap<LearnerName, Arc<LinearLearner>>;
+
 /// The learners of all classifiers.
 #[derive(Debug, Default)]
 pub(crate) struct LinearLearners {
@@ -119,7 +121,7 @@ pub(crate) struct LinearLearners {
     shared: Option<SharedModels>,
     /// `None` without a data directory.
     files: Option<LearnerFiles>,
-    learners: RwLock<BTreeMap<LearnerName, Arc<LinearLearner>>>,
+    learners: RwLock<NamedLearners>,
     /// The learners that are made anew meanwhile, as long as somebody wants them.
     successor: RwLock<Weak<SuccessorModels>>,
     is_changed: AtomicBool,
@@ -384,24 +386,33 @@ impl LinearLearners {
         self.successor.read().ptr_eq(&Arc::downgrade(successor))
     }
 
-    /// Puts those that were made anew in the place of learners, for all nodes that share them, and writes all.
+    /// Puts those that were made anew in the place of learners, for all nodes that share them.
+    ///
+    /// # Errors
+    /// If they cannot be written: the learners of this node alone are as they were, and go on learning beside the others. Of those
+    /// that nodes share, some may have been replaced.
     pub(crate) fn put(
         &self,
         successor: &SuccessorModels,
         register: Option<&dyn LessonRegister>,
     ) -> Result<(), RelearnError> {
-        let made: Vec<_> = successor.learners().learners.read().clone().into_iter().collect();
-        for (name, learner) in made {
-            match self.shared.as_ref().zip(register) {
-                None => _ = self.learners.write().insert(name, learner),
-                Some((shared, register)) => {
+        let made = successor.learners().learners.read().clone();
+        match self.shared.as_ref().zip(register) {
+            None => {
+                self.write(made)?;
+            }
+            Some((shared, register)) => {
+                for (name, learner) in made {
                     self.publish(shared, register, name, learner).map_err(RelearnError::Shared)?;
+                }
+                self.is_changed.store(true, Ordering::Relaxed);
+                if let Err(error) = self.save() {
+                    tracing::warn!(%error, "shared linear models are replaced; this node's copy of them is written later");
                 }
             }
         }
         *self.successor.write() = Weak::new();
-        self.is_changed.store(true, Ordering::Relaxed);
-        Ok(self.save()?)
+        Ok(())
     }
 
     /// Returns true if so many lessons wait for other nodes that who teaches should send them.
@@ -423,28 +434,46 @@ impl LinearLearners {
 
     /// Writes what has changed.
     pub(crate) fn save(&self) -> Result<(), DirectoryError> {
-        let Some(LearnerFiles { directory, path, log, writing }) = &self.files else { return Ok(()) };
+        self.write(NamedLearners::new())
+    }
+
+    /// Writes what has changed, with learners that are not in use yet in the place of those that are; once they are written they are
+    /// in use. What is learned meanwhile, both learn, and it stands in the log behind them.
+    fn write(&self, successors: NamedLearners) -> Result<(), DirectoryError> {
+        let Some(LearnerFiles { directory, path, log, writing }) = &self.files else {
+            self.learners.write().extend(successors);
+            return Ok(());
+        };
+        // Until they are in use: else the others could be written over them.
         let _alone = writing.lock();
-        if !self.is_changed.swap(false, Ordering::Relaxed) {
+        if !self.is_changed.swap(false, Ordering::Relaxed) && successors.is_empty() {
             return Ok(());
         }
-        let (number, learners) = log.turn(|queue| self.encode(queue));
+        let (number, learners) = log.turn(|queue| self.encode(queue, &successors));
         let bytes = [&number.to_le_bytes()[..], &learners].concat();
         // Lessons that wait are in the new log before the old ones go.
         let written = log.write().and_then(|()| disk::replace(path, &disk::seal(&bytes)));
-        written.and_then(|()| lesson_log::forget_before(directory, number)).map_err(|error| {
+        written.map_err(|error| {
             self.is_changed.store(true, Ordering::Relaxed);
             io_error(path)(error)
-        })
+        })?;
+        self.learners.write().extend(successors);
+        // Nobody reads the logs before that of the learners as they are now.
+        if let Err(error) = lesson_log::forget_before(directory, number) {
+            tracing::warn!(%error, "old logs of lessons cannot be removed, until linear models are written again");
+        }
+        Ok(())
     }
 
     /// The bytes of all learners; lessons that wait for other nodes go into the log behind them.
-    fn encode(&self, queue: &mut LessonQueue) -> Vec<u8> {
+    fn encode(&self, queue: &mut LessonQueue, successors: &NamedLearners) -> Vec<u8> {
         let mut bytes = Vec::new();
         if let Some(shared) = &self.shared {
             shared.log_waiting(queue);
         }
-        for (name, learner) in self.learners.read().iter() {
+        let mut learners = self.learners.read().clone();
+        learners.extend(successors.iter().map(|(name, learner)| (*name, Arc::clone(learner))));
+        for (name, learner) in &learners {
             let own = learner.encode();
             let position = self.shared.as_ref().map(|shared| shared.position(*name)).unwrap_or_default();
             bytes.extend_from_slice(&name.encode());

@@ -304,6 +304,49 @@ fn lost_models_are_made_anew_from_the_journal() {
     assert_eq!(odds(&engine), made);
 }
 
+/// Models that cannot be written, as on a full disk, are not put into use; another try succeeds once they can be.
+#[test]
+fn models_that_cannot_be_written_are_not_adopted() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("data");
+    Directory::create(&path, &[]).unwrap();
+    let engine = open(&path);
+    for number in 0..20 {
+        for (is_spam, class) in [(true, "spam"), (false, "ham")] {
+            let id = judged(&engine, &text(is_spam, number)).3.id;
+            pollster::block_on(engine.feedback(id, class, NOW)).unwrap();
+        }
+    }
+    // The journal does not have these, so that the models made anew differ.
+    (0..5).for_each(|number| _ = learn(&engine, &format!("something else {number}"), "spam"));
+    let odds = |engine: &Engine| [linear(engine, &text(true, 100)), linear(engine, &text(false, 100))];
+    let known = odds(&engine);
+    let pipeline = Arc::clone(&engine.plan().pipelines[0]);
+    let made = engine.relearn_beside(&pipeline, &mut |_| (), &|| false).unwrap();
+    // What is written first, under another name, has its place taken.
+    let half = path.join("learners.bin.half");
+    std::fs::create_dir(&half).unwrap();
+    for _ in 0..2 {
+        let refused = engine.adopt_models(&made, KnownModels::Replace).unwrap_err();
+        assert!(refused.to_string().contains("learners.bin"), "{refused}");
+        assert_eq!(odds(&engine), known);
+    }
+    // Both learn on meanwhile, and a killed process loses nothing of it.
+    assert!(learn(&engine, "one more casino", "spam") > 0);
+    let learned = odds(&engine);
+    assert_ne!(learned, known);
+    std::fs::remove_dir(&half).unwrap();
+    let killed = parent.path().join("killed");
+    copy(&path, &killed);
+    assert_eq!(odds(&open(&killed)), learned);
+    engine.adopt_models(&made, KnownModels::Replace).unwrap();
+    let adopted = odds(&engine);
+    assert_ne!(adopted, learned);
+    let killed = parent.path().join("killed once more");
+    copy(&path, &killed);
+    assert_eq!(odds(&open(&killed)), adopted);
+}
+
 /// Models that are made anew learn what those in use learn meanwhile, so that both know the same judgements whenever one takes the
 /// place of the other: held against the last judgement of each event.
 #[test]

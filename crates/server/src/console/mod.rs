@@ -5,9 +5,10 @@
 //!          who, and may they?                    protocol::http                        policy, head, navigation
 //! ```
 //!
-//! Pages are read without scripts; `script.js` adds keys. Every value is escaped, and what strangers sent is also bounded and
-//! freed of signs that turn text around ([`format::plain`]). Texts are in one file ([`texts`]). Nothing comes from another host,
-//! nothing runs or is styled inside of a page. A form that changes something carries its viewer's secret ([`visit::ConsoleForm`]).
+//! Pages are read without scripts; `script.js` adds keys and keeps pages fresh, `charts.js` draws charts that can be enlarged, and
+//! `rule-editor.js` completes and checks rules. Every value is escaped, and what strangers sent is also bounded and freed of
+//! signs that turn text around ([`format::plain`]). Texts are in one file ([`texts`]). Nothing comes from another host, nothing
+//! runs or is styled inside of a page. A form that changes something carries its viewer's secret ([`visit::ConsoleForm`]).
 
 mod agreement;
 mod alike;
