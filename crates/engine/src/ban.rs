@@ -164,7 +164,8 @@ impl Engine {
     }
 
     /// Puts a label on the key of a value, as a rule would; for a kind of addresses also on all of a network. The label must be
-    /// one that enforcement points are told of. Answers until when it holds, and the value as they are told it.
+    /// one that enforcement points are told of. The reason is shown wherever the ban is. Answers until when it holds, and the value as
+    /// they are told it.
     ///
     /// # Errors
     /// [`BanError`]; then nothing has changed.
@@ -174,13 +175,13 @@ impl Engine {
         kind: &str,
         label: &str,
         value: &str,
-        lasts: Span,
+        (lasts, why): (Span, Option<&str>),
         now: Time,
     ) -> Result<(Time, String), BanError> {
         let target = self.ban_target(pipeline, kind, label)?;
         let checked = self.check_ban(&target, value).inspect_err(|error| self.count_refused_ban(error))?;
         let told = checked.piece.clone();
-        self.keep_bans(&target, vec![(checked, lasts)], now).await?;
+        self.keep_bans(&target, vec![(checked, lasts)], why, now).await?;
         Ok((now + lasts.min(target.label.keep), told))
     }
 
@@ -200,6 +201,7 @@ impl Engine {
         &self,
         target: &BannableLabel<'_>,
         bans: Vec<(CheckedBan, Span)>,
+        why: Option<&str>,
         now: Time,
     ) -> Result<(), LedgerError> {
         let BannableLabel { pipeline, kind, label, decision, .. } = target;
@@ -218,7 +220,9 @@ impl Engine {
             decision: decision.clone(),
             value: ban.piece,
             by: "API".to_owned(),
+            since: now,
             until: until(&lasts),
+            cause: ban_list::BanCause { decision: None, why: why.map(str::to_owned) },
         });
         self.ban_list.put(puts.collect());
         Ok(())

@@ -69,7 +69,7 @@ use reload::{RulesState, VersionHistory};
 
 pub use anomalies::{ANOMALY_SPAN, Anomaly, AnomalySort};
 pub use ban::{BANS_AT_ONCE, BanError, BannableLabel, CheckedBan};
-pub use ban_list::{AddressRange, Ban, BanChanges, BanList, BanScope, LabelSource};
+pub use ban_list::{AddressRange, Ban, BanCause, BanChanges, BanList, BanScope, LabelSource};
 pub use block_lists::BLOCK_LIST_ENTRIES_MAX;
 pub use candidate::{CandidateComparison, CandidateExample, ComparedVerdict};
 pub use challenge::EarnedPass;

@@ -23,7 +23,7 @@ use plan::limit::LimitException;
 use serde::{Deserialize, Serialize};
 
 use crate::Engine;
-use crate::ban_list::{Ban, LabelSource, NewBan, SharedBan, UnsharedBan};
+use crate::ban_list::{Ban, BanCause, LabelSource, NewBan, SharedBan, UnsharedBan};
 use crate::fleet::{
     CHANGE_SUBJECT_BYTES, ChangePage, ChangePosition, ChangeRegister, SharedChange, SharedChangeKind,
 };
@@ -68,7 +68,9 @@ enum SharedRecord {
         decision: String,
         value: String,
         by: String,
+        since: Time,
         until: Time,
+        cause: BanCause,
     },
     /// One that says nothing takes the other away.
     Exception(LimitException),
@@ -261,10 +263,20 @@ impl Engine {
         let mut values = Vec::new();
         for change in &page.changes {
             match sealer.open(change) {
-                Some(SharedRecord::Ban { pipeline, kind, label, decision, value, by, until }) => {
+                Some(SharedRecord::Ban {
+                    pipeline,
+                    kind,
+                    label,
+                    decision,
+                    value,
+                    by,
+                    since,
+                    until,
+                    cause,
+                }) => {
                     let is_lift = change.kind == SharedChangeKind::Lift;
                     if until > now {
-                        let ban = NewBan { pipeline, kind, label, decision, value, by, until };
+                        let ban = NewBan { pipeline, kind, label, decision, value, by, since, until, cause };
                         bans.push(SharedBan { ban, is_lift });
                     }
                 }
@@ -295,8 +307,9 @@ impl Engine {
     fn change_of(&self, unshared: &UnsharedBan) -> Option<SharedChange> {
         let ban = &unshared.ban;
         let LabelSource { pipeline, kind, label, decision, by } = (*ban.source).clone();
-        let (value, until) = (ban.value.to_string(), ban.until);
-        let record = SharedRecord::Ban { pipeline, kind, label, decision, value, by, until };
+        let (value, since, until) = (ban.value.to_string(), ban.since, ban.until);
+        let cause = ban.cause.as_deref().cloned().unwrap_or_default();
+        let record = SharedRecord::Ban { pipeline, kind, label, decision, value, by, since, until, cause };
         let kind = if unshared.is_lift() { SharedChangeKind::Lift } else { SharedChangeKind::Put };
         self.sealer().seal(self.ban_subject(ban), kind, until, &record)
     }

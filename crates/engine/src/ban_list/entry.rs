@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use event::Time;
+use journal::RecordId;
 use serde::{Deserialize, Serialize};
 
 use super::address_range::AddressRange;
@@ -33,8 +34,23 @@ pub struct Ban {
     pub source: Arc<LabelSource>,
     /// The piece, such as an address.
     pub value: Arc<str>,
+    /// The time since which it holds without a break.
+    pub since: Time,
     /// The end of the ban.
     pub until: Time,
+    /// The decision or the words that put it on last; `None` of a block list's.
+    pub cause: Option<Arc<BanCause>>,
+}
+
+/// The decision that put a label on a key, or the words of who did so.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BanCause {
+    /// The decision, of a rule's ban.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<RecordId>,
+    /// The reason that was given for a ban by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// The sort of a value.
@@ -68,7 +84,9 @@ pub(crate) struct NewBan {
     pub(crate) decision: String,
     pub(crate) value: String,
     pub(crate) by: String,
+    pub(crate) since: Time,
     pub(crate) until: Time,
+    pub(crate) cause: BanCause,
 }
 
 /// A change of a ban that nodes share: it is put on a key, or lifted.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use event::Time;
 use serde::{Deserialize, Serialize};
 
-use super::entry::{Ban, BanScope, LabelSource};
+use super::entry::{Ban, BanCause, BanScope, LabelSource};
 
 #[derive(Debug)]
 pub(super) struct BanLog {
@@ -51,7 +51,10 @@ pub(super) struct BanLogEntry<'a> {
     pub(super) decision: Cow<'a, str>,
     pub(super) value: Cow<'a, str>,
     pub(super) by: Cow<'a, str>,
+    pub(super) since: Time,
     pub(super) until: Time,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cause: Option<Cow<'a, BanCause>>,
     /// True if other nodes have heard of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) shared: bool,
@@ -72,7 +75,9 @@ impl<'a> BanLogEntry<'a> {
             decision,
             value,
             by,
+            since: ban.since,
             until: ban.until,
+            cause: ban.cause.as_deref().map(Cow::Borrowed),
             shared,
         }
     }

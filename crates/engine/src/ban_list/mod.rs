@@ -43,7 +43,7 @@ use parking_lot::{Mutex, RwLock};
 use plan::AllowPlan;
 
 pub use self::address_range::AddressRange;
-pub use self::entry::{Ban, BanScope, LabelSource};
+pub use self::entry::{Ban, BanCause, BanScope, LabelSource};
 pub(crate) use self::entry::{NewBan, SharedBan, UnsharedBan};
 pub(crate) use self::log::damaged_lines;
 use self::log::{BanLineKind, BanLog, BanLogLine, seal_line, write_line};
@@ -133,7 +133,7 @@ impl BanList {
         {
             let mut table = self.table.lock();
             for put in puts.into_iter().filter(|put| put.value.len() <= VALUE_BYTES_MAX) {
-                let NewBan { pipeline, kind, label, decision, value, by, until } = put;
+                let NewBan { pipeline, kind, label, decision, value, by, since, until, cause } = put;
                 if AddressRange::parse(&value).is_some_and(AddressRange::is_of_this_machine) {
                     tracing::debug!(pipeline, label, by, "a label of this machine itself is told nobody");
                     continue;
@@ -147,9 +147,11 @@ impl BanList {
                 if before.is_some_and(|(_, end)| end >= until) {
                     continue;
                 }
-                before.map(|(number, _)| table.forget(number));
+                let longer = before.and_then(|(number, _)| table.forget(number));
+                let since = longer.filter(|ban| ban.until > since).map_or(since, |ban| ban.since);
                 table.ids += 1;
-                let ban = Ban { id: table.ids, scope: BanScope::of(&value), source, value, until };
+                let (id, scope, cause) = (table.ids, BanScope::of(&value), Some(Arc::new(cause)));
+                let ban = Ban { id, scope, source, value, since, until, cause };
                 // Writing to a vector cannot fail, and no type here refuses to be written.
                 let _ = write_line(&mut lines, &ban, BanLineKind::Put, false);
                 table.put_as(ban, false);
@@ -212,10 +214,11 @@ impl BanList {
                     if before.is_some_and(|(_, end)| end.0 - now.0 > (until.0 - now.0) / 2) {
                         continue;
                     }
-                    before.map(|(number, _)| table.forget(number));
+                    let longer = before.and_then(|(number, _)| table.forget(number));
+                    let since = longer.filter(|ban| ban.until > now).map_or(now, |ban| ban.since);
                     table.ids += 1;
-                    let scope = BanScope::of(&value);
-                    let ban = Ban { id: table.ids, scope, source: Arc::clone(&source), value, until: *until };
+                    let (id, scope, source) = (table.ids, BanScope::of(&value), Arc::clone(&source));
+                    let ban = Ban { id, scope, source, value, since, until: *until, cause: None };
                     let _ = write_line(&mut lines, &ban, BanLineKind::Put, true);
                     table.put_as(ban, true);
                 }
@@ -413,7 +416,7 @@ impl BanList {
         {
             let mut table = self.table.lock();
             for SharedBan { ban, is_lift } in changes {
-                let NewBan { pipeline, kind, label, decision, value, by, until } = ban;
+                let NewBan { pipeline, kind, label, decision, value, by, since, until, cause } = ban;
                 let is_own = AddressRange::parse(&value).is_some_and(AddressRange::is_of_this_machine);
                 if is_own || value.len() > VALUE_BYTES_MAX || table.allow.find(&value).is_some() {
                     continue;
@@ -436,8 +439,8 @@ impl BanList {
                 }
                 if is_lift {
                     let lifted = before.and_then(|(number, _)| table.remove(number));
-                    let scope = BanScope::of(&value);
-                    let ban = lifted.unwrap_or(Ban { id: 0, scope, source, value, until });
+                    let (scope, cause) = (BanScope::of(&value), Some(Arc::new(cause)));
+                    let ban = lifted.unwrap_or(Ban { id: 0, scope, source, value, since, until, cause });
                     let _ = write_line(&mut lines, &ban, BanLineKind::Lift, true);
                     if let Some(sharing) = &mut table.sharing {
                         sharing.lift(ban, false);
@@ -446,7 +449,8 @@ impl BanList {
                 }
                 before.map(|(number, _)| table.forget(number));
                 table.ids += 1;
-                let ban = Ban { id: table.ids, scope: BanScope::of(&value), source, value, until };
+                let (id, scope, cause) = (table.ids, BanScope::of(&value), Some(Arc::new(cause)));
+                let ban = Ban { id, scope, source, value, since, until, cause };
                 let _ = write_line(&mut lines, &ban, BanLineKind::Put, true);
                 table.put_as(ban, true);
             }

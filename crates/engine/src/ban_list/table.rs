@@ -145,11 +145,14 @@ impl BanTable {
     }
 
     pub(super) fn ban(&mut self, entry: BanLogEntry<'_>) -> Ban {
-        let BanLogEntry { id, pipeline, kind, scope, label, decision, value, by, until, .. } = entry;
+        let BanLogEntry {
+            id, pipeline, kind, scope, label, decision, value, by, since, until, cause, ..
+        } = entry;
         let [pipeline, kind, label, decision, by] =
             [pipeline, kind, label, decision, by].map(Cow::into_owned);
         let source = self.source(LabelSource { pipeline, kind, label, decision, by });
-        Ban { id, scope, source, value: value.into(), until }
+        let cause = cause.map(|cause| Arc::new(cause.into_owned()));
+        Ban { id, scope, source, value: value.into(), since, until, cause }
     }
 
     /// Returns the source that others share.

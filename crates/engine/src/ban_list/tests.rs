@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 
 use event::Span;
+use journal::RecordId;
 
 use super::*;
 
@@ -17,7 +18,9 @@ fn put(value: &str, seconds: i64) -> NewBan {
         decision: "ban".into(),
         value: value.into(),
         by: "PROBE".into(),
+        since: NOW,
         until: NOW + Span::seconds(seconds),
+        cause: BanCause::default(),
     }
 }
 
@@ -75,6 +78,31 @@ fn a_restart_forgets_nothing() {
     let after = new(&bans, &bans.held(NOW), NOW);
     assert!(after[1].id > before[0].id, "numbers are not given twice");
     assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 2);
+}
+
+#[test]
+fn a_ban_says_since_when_it_holds_and_why() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("labels.ndjson");
+    let bans = BanList::open(&path, false).unwrap();
+    let at = |seconds| NOW + Span::seconds(seconds);
+    let cause = |number| BanCause { decision: Some(RecordId(number)), why: None };
+    let held = |bans: &BanList, now| {
+        let ban = bans.of_value("192.0.2.1", now).pop().unwrap();
+        (ban.since, ban.until, ban.cause.as_deref().cloned().unwrap())
+    };
+    bans.put(vec![NewBan { cause: cause(1), ..put("192.0.2.1", 60) }]);
+    bans.put(vec![NewBan { since: at(30), cause: cause(2), ..put("192.0.2.1", 120) }]);
+    assert_eq!(held(&bans, at(30)), (NOW, at(120), cause(2)), "made longer");
+    bans.put(vec![NewBan { since: at(40), cause: cause(3), ..put("192.0.2.1", 90) }]);
+    assert_eq!(held(&bans, at(40)), (NOW, at(120), cause(2)), "it is long enough");
+    // It had ended, though nobody has swept it away yet.
+    let by_hand = BanCause { decision: None, why: Some("It tries \"passwords\"\n".to_owned()) };
+    bans.put(vec![NewBan { since: at(200), cause: by_hand.clone(), ..put("192.0.2.1", 300) }]);
+    assert_eq!(held(&bans, at(200)), (at(200), at(300), by_hand.clone()));
+    drop(bans);
+    let bans = BanList::open(&path, false).unwrap();
+    assert_eq!(held(&bans, at(200)), (at(200), at(300), by_hand));
 }
 
 /// Puts, ends and lifts in any order: look-ups, polls and the file say what a plain list says.
@@ -265,7 +293,9 @@ fn the_table_is_bounded() {
         scope: BanScope::Other,
         source: Arc::clone(&source),
         value: format!("user{at}").into(),
+        since: NOW,
         until: NOW + Span::seconds(60 + at as i64),
+        cause: None,
     };
     let max = 1000;
     (0..max + 5).for_each(|at| table.put_within(ban(at), max));

@@ -197,10 +197,11 @@ impl Engine {
             watcher.ends(DecisionStage::Observe);
             watcher.begins(DecisionStage::Judge);
             score::score(&mut observed);
-            let verdicts = self.judge_all(&observed, &mut due);
+            let ids = self.decision_ids(&observed);
+            let verdicts = self.judge_all(&observed, &ids, &mut due);
             watcher.ends(DecisionStage::Judge);
             watcher.begins(DecisionStage::Journal);
-            decisions.extend(self.log(observed, verdicts, watcher).await);
+            decisions.extend(self.log(observed, &ids, verdicts, watcher).await);
             watcher.ends(DecisionStage::Journal);
         }
         watcher.begins(DecisionStage::Settle);

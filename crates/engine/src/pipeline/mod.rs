@@ -159,7 +159,8 @@ impl Engine {
         watcher.begins(DecisionStage::Judge);
         score::score(&mut observed);
         let mut due = PendingEffects::default();
-        let verdicts = self.judge_all(&observed, &mut due);
+        let ids = self.decision_ids(&observed);
+        let verdicts = self.judge_all(&observed, &ids, &mut due);
         watcher.ends(DecisionStage::Judge);
         watcher.begins(DecisionStage::Settle);
         watcher.begins(DecisionStage::Journal);
@@ -168,7 +169,7 @@ impl Engine {
             watcher.ends(DecisionStage::Settle);
         };
         let logged = async {
-            let decisions = self.log(observed, verdicts, watcher).await;
+            let decisions = self.log(observed, &ids, verdicts, watcher).await;
             watcher.ends(DecisionStage::Journal);
             decisions
         };
@@ -193,20 +194,31 @@ impl Engine {
     /// Stages 5 to 7 of events that models have scored.
     pub(crate) async fn conclude(&self, observed: ObservedBatch) -> Vec<Decision> {
         let mut due = PendingEffects::default();
-        let verdicts = self.judge_all(&observed, &mut due);
+        let ids = self.decision_ids(&observed);
+        let verdicts = self.judge_all(&observed, &ids, &mut due);
         // Neither waits for the other's disk: both go by what was observed and judged.
-        let ((), decisions) = join(self.carry_out(due), self.log(observed, verdicts, &NoWatcher)).await;
+        let ((), decisions) = join(self.carry_out(due), self.log(observed, &ids, verdicts, &NoWatcher)).await;
         decisions
     }
 
+    /// Returns the ids of the decisions on events, which bans name before these are logged.
+    pub(crate) fn decision_ids(&self, observed: &ObservedBatch) -> Vec<RecordId> {
+        observed.events().map(|observed| self.ids.next(observed.prepared.row.arrival)).collect()
+    }
+
     /// Stage 5. What verdicts ask for is put behind what is due.
-    pub(crate) fn judge_all(&self, observed: &ObservedBatch, due: &mut PendingEffects) -> Vec<Verdict> {
+    pub(crate) fn judge_all(
+        &self,
+        observed: &ObservedBatch,
+        ids: &[RecordId],
+        due: &mut PendingEffects,
+    ) -> Vec<Verdict> {
         let (mut outcome, mut verdicts) = (Evaluation::default(), Vec::with_capacity(observed.len()));
         let allow = self.ban_list.allow();
-        for observed in observed.events() {
+        for (observed, id) in observed.events().zip(ids) {
             let mut verdict = self.judge(&observed, &mut outcome);
             settle::requests(&observed, verdict.action, &outcome, Some(&allow), &mut due.adds);
-            let (bans, passed_over) = settle::new_bans(&observed, outcome.fired(), &allow);
+            let (bans, passed_over) = settle::new_bans(&observed, *id, outcome.fired(), &allow);
             due.bans.extend(bans);
             for setting in passed_over.iter().map(|passed| passed.setting) {
                 self.metrics.count_passed_over("rule", setting, 1);
@@ -256,12 +268,12 @@ impl Engine {
     pub(crate) async fn log(
         &self,
         mut observed: ObservedBatch,
+        ids: &[RecordId],
         verdicts: Vec<Verdict>,
         watcher: &dyn StageWatcher,
     ) -> Vec<Decision> {
-        let decided = observed.events().zip(verdicts).map(|(observed, verdict)| {
+        let decided = observed.events().zip(ids).zip(verdicts).map(|((observed, &id), verdict)| {
             let row = &observed.prepared.row;
-            let id = self.ids.next(row.arrival);
             let decision = Decision {
                 challenge: self.issue_challenge(row, id, &verdict),
                 id,

@@ -1,13 +1,14 @@
 //! Stage 6, settle: what hangs on the verdict is counted. Stage 4 counted the event itself, refused or not.
 
 use event::{Key, Shingle, TableIndex};
+use journal::RecordId;
 use judge::{Action, Evaluation, Rule};
 use smallvec::{SmallVec, smallvec};
 use stats::{Addition, Ledger, LedgerError, Observation, ObserveRequest, Origin};
 
 use super::keys::pieces;
 use super::observe::{ObservedEvent, counters, value};
-use crate::ban_list::NewBan;
+use crate::ban_list::{BanCause, NewBan};
 use plan::{AllowPlan, AllowSource, EffectPlan, KindPlan, LabelPlan, LabelSpan};
 
 /// Adds the requests for what a verdict adds, by its action and the enforced rules that fired. An event that was counted before
@@ -158,6 +159,7 @@ fn passed_over(allow: &AllowPlan, observed: &ObservedEvent<'_>, label: &LabelPla
 /// Labels that the allow list passes over are told apart, each label once.
 pub(crate) fn new_bans(
     observed: &ObservedEvent<'_>,
+    id: RecordId,
     fired: &[TableIndex<Rule>],
     allow: &AllowPlan,
 ) -> (Vec<NewBan>, Vec<PassedOverBan>) {
@@ -191,6 +193,8 @@ pub(crate) fn new_bans(
                 decision: decision.clone(),
                 value: piece.to_owned(),
                 by: pipeline.rules.rules()[*rule].name.clone(),
+                since: row.arrival,
+                cause: BanCause { decision: Some(id), why: None },
                 until: row.arrival + lasts.of(key, row.arrival),
             });
         });

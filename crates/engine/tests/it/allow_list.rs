@@ -155,7 +155,7 @@ fn a_posted_ban_says_why_it_is_refused() {
     let engine = Engine::ephemeral(plan(ALLOW)).unwrap();
     let post = |kind: &str, label: &str, value: &str| {
         let pipeline = &engine.plan().pipelines[0];
-        pollster::block_on(engine.mark(pipeline, kind, label, value, Span::hours(1), NOW))
+        pollster::block_on(engine.mark(pipeline, kind, label, value, (Span::hours(1), None), NOW))
             .map(|(_, value)| value)
     };
     let check = |kind: &str, label: &str, value: &str, expected: Result<&str, &[&str]>| match (

@@ -260,7 +260,7 @@ fn pieces_are_told_banned_and_erased() {
 
     assert_eq!(pollster::block_on(engine.lift(key, NOW + Span::seconds(1))).unwrap(), 1);
     assert!(banned().is_empty());
-    let marked = engine.mark(pipeline, "device_of_user", "thief", ANN, Span::hours(1), NOW);
+    let marked = engine.mark(pipeline, "device_of_user", "thief", ANN, (Span::hours(1), None), NOW);
     assert_eq!(pollster::block_on(marked).unwrap().1, ANN);
     assert!(rules(&engine, event("ann@example.com", "Phone 1", "192.0.2.1")).contains(&"THIEF".to_owned()));
 
@@ -297,7 +297,7 @@ fn an_address_counts_in_networks_of_several_sizes() {
     let pipeline = &engine.plan().pipelines[0];
     let wide = pollster::block_on(engine.timeline(pipeline, "net16", "198.0.0.0/8", NOW));
     assert!(wide.unwrap_err().to_string().contains("gives no piece of the kind `net16`"));
-    let marked = engine.mark(pipeline, "net16", "scanners", "203.0.113.7", Span::hours(1), NOW);
+    let marked = engine.mark(pipeline, "net16", "scanners", "203.0.113.7", (Span::hours(1), None), NOW);
     assert_eq!(pollster::block_on(marked).unwrap().1, "203.0.0.0/16");
     assert_eq!(rules(&engine, event("eve", "x", "203.0.7.7")), ["FIRST", "SCANNERS"]);
     assert!(!engine.ban_list().of_address("203.0.1.1".parse().unwrap(), NOW).is_empty());

@@ -236,7 +236,7 @@ score = 1
     }
     for user in ["ann", "bob"] {
         let lasts = event::Span::days(1);
-        pollster::block_on(engine.mark(pipeline, "user", "blocked", user, lasts, now)).unwrap();
+        pollster::block_on(engine.mark(pipeline, "user", "blocked", user, (lasts, None), now)).unwrap();
     }
     let order = engine.erasure_order(pipeline, [("user", "ann")].into_iter(), "ann", now).unwrap();
     let progress = ErasureProgress::default();

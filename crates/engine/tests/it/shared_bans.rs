@@ -155,8 +155,14 @@ impl Node {
 
     fn ban(&self, value: &str, lasts: i64, now: Time) {
         let plan = self.engine().plan();
-        let marked =
-            self.engine().mark(&plan.pipelines[0], "user", "abuser", value, Span::seconds(lasts), now);
+        let marked = self.engine().mark(
+            &plan.pipelines[0],
+            "user",
+            "abuser",
+            value,
+            (Span::seconds(lasts), None),
+            now,
+        );
         pollster::block_on(marked).unwrap();
     }
 

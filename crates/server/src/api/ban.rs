@@ -24,15 +24,35 @@ pub struct BanEntry {
     pub value: String,
     /// The origin of the label: a rule's name, or `API`.
     pub by: String,
+    /// The time since which it holds without a break.
+    pub since: Timestamp,
     /// The end of the ban.
     pub until: Timestamp,
+    /// The decision whose rule put it on, or made it longer: `GET /v1/decisions/{id}` explains it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision_id: Option<String>,
+    /// The reason that was given for a ban by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 impl From<&Ban> for BanEntry {
     fn from(ban: &Ban) -> BanEntry {
         let LabelSource { pipeline, kind, label, decision, by } = (*ban.source).clone();
-        let value = ban.value.to_string();
-        BanEntry { id: ban.id, pipeline, label, decision, kind, value, by, until: Timestamp(ban.until) }
+        let cause = ban.cause.as_deref();
+        BanEntry {
+            id: ban.id,
+            pipeline,
+            label,
+            decision,
+            kind,
+            value: ban.value.to_string(),
+            by,
+            since: Timestamp(ban.since),
+            until: Timestamp(ban.until),
+            decision_id: cause.and_then(|cause| Some(cause.decision?.to_string())),
+            why: cause.and_then(|cause| cause.why.clone()),
+        }
     }
 }
 
@@ -64,6 +84,9 @@ pub struct LabelRequest {
     /// The time for which it is to hold, such as `4h`; at most the label's `keep`.
     #[serde(rename = "for")]
     pub lasts: Length,
+    /// The reason, shown wherever the ban is; at most 1,000 bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// The outcome of putting a label on.

@@ -76,6 +76,7 @@ pub(super) struct BanFields {
     /// Kind, label and value, as a list in JSON: one choice of the form.
     target: String,
     lasts: String,
+    why: Option<String>,
     next: Option<String>,
 }
 
@@ -84,11 +85,12 @@ pub(super) async fn add(
     ConsoleForm { visit, form }: ConsoleForm<BanFields>,
 ) -> Result<Response, PageFailure> {
     visit.need(ViewerRight::Enforce)?;
-    let BanFields { pipeline, target, lasts, next } = form;
+    let BanFields { pipeline, target, lasts, why, next } = form;
     let target: Result<(String, String, String), _> = serde_json::from_str(&target);
     let (kind, label, value) = target.map_err(|_| INVALID_PARAMETER.failure(t("error.form")))?;
     let lasts: Span = lasts.parse().map_err(|_| INVALID_PARAMETER.failure(t("error.form")))?;
-    let wanted = LabelRequest { pipeline: Some(pipeline), kind, label, value, lasts: Length(lasts) };
+    let (pipeline, lasts) = (Some(pipeline), Length(lasts));
+    let wanted = LabelRequest { pipeline, kind, label, value, lasts, why };
     let _ = bans::label(State(visit.node.clone()), JsonBody(wanted)).await?;
     Ok(redirect(&done(&next_page(next), "banned", 0)))
 }

@@ -480,6 +480,7 @@ pub(super) fn ban_table(visit: &ConsoleVisit, bans: &[BanEntry], back: &str) -> 
                     th scope="col" { (t("keys.value")) }
                     th scope="col" { (t("bans.what")) }
                     th scope="col" { (t("bans.by")) }
+                    th scope="col" { (t("bans.since")) }
                     th scope="col" { (t("bans.until")) }
                     @if may_lift { th scope="col" { span.unseen { (t("bans.lift")) } } }
                 } }
@@ -487,7 +488,8 @@ pub(super) fn ban_table(visit: &ConsoleVisit, bans: &[BanEntry], back: &str) -> 
                     tr {
                         td { a href=(key_url(&ban.pipeline, &ban.kind, &ban.value)) { (value(&ban.value, CELL / 2)) } " " span.dim { (ban.kind) } }
                         td { span.badge.ban { (ban.decision) } " " span.dim { (ban.label) } }
-                        td { (value(&ban.by, CELL / 2)) " " span.dim { (ban.pipeline) } }
+                        td { (ban_origin(ban)) }
+                        td.nowrap { (distance(ban.since.0, visit.now)) }
                         td.nowrap { (distance(ban.until.0, visit.now)) }
                         @if may_lift { td { form method="post" action="/console/bans/lift" {
                             (secret(&visit.viewer))
@@ -499,6 +501,18 @@ pub(super) fn ban_table(visit: &ConsoleVisit, bans: &[BanEntry], back: &str) -> 
                 } }
             } }
         }
+    }
+}
+
+/// The rule of a ban with a way to its decision, or who banned by hand and why.
+fn ban_origin(ban: &BanEntry) -> Markup {
+    html! {
+        @match &ban.decision_id {
+            Some(id) => { a href={ "/console/decisions/" (id) } { (value(&ban.by, CELL / 2)) } }
+            None => { (value(&ban.by, CELL / 2)) }
+        }
+        " " span.dim { (ban.pipeline) }
+        @if let Some(why) = &ban.why { br; span.dim { (value(why, CELL)) } }
     }
 }
 
@@ -529,6 +543,7 @@ pub(super) fn ban_form(visit: &ConsoleVisit, pipeline: &str, keys: &[(&str, &str
                     label { (t("bans.for")) select name="lasts" { @for lasts in BAN_LENGTHS {
                         option value=(lasts) selected[lasts == "1d"] { (length(lasts.parse().unwrap_or(Span::days(1)))) }
                     } } }
+                    label { (t("bans.why")) input type="text" name="why" maxlength="250"; }
                     button.danger type="submit" { (t("bans.ban")) }
                     p.dim { (t("bans.keep_help")) }
                 }

@@ -104,6 +104,37 @@ fn who_polls_is_told_what_has_changed() {
     });
 }
 
+/// A ban says since when it holds and why: by which decision, or in the words of who banned by hand.
+#[test]
+fn bans_say_why() {
+    with_labels(&[], |server| {
+        let first = server.post("/v1/decide", &[LOG], PROBE).json();
+        let ban = &server.get("/v1/bans?ip=192.0.2.7").json()[0];
+        assert_eq!((&ban["by"], &ban["decision_id"]), (&json!("SCANS"), &first["id"]));
+        assert_eq!((&ban["since"], &ban["why"]), (&json!("2026-05-17T10:00:00Z"), &Value::Null));
+        assert_eq!(server.get(&format!("/v1/decisions/{}", first["id"].as_str().unwrap())).status, 200);
+        let alert = &server.get("/crowdsec/v1/alerts?ip=192.0.2.7").json()[0];
+        assert_eq!(alert["created_at"], ban["since"]);
+        assert!(alert["message"].as_str().unwrap().ends_with(first["id"].as_str().unwrap()), "{alert}");
+        let by_hand = |why: &str| {
+            let body = json!({
+                "kind": "ip", "label": "scanner", "value": "192.0.2.8", "for": "1h", "why": why,
+            });
+            server.post("/v1/bans", &[JSON], &body.to_string())
+        };
+        check_problem(
+            &by_hand(&"x".repeat(1001)),
+            400,
+            "invalid-parameter",
+            "why: it has more than 1000 bytes",
+        );
+        assert_eq!(server.get("/v1/bans?ip=192.0.2.8").json(), json!([]));
+        assert_eq!(by_hand("  It tries <b>passwords</b> ").status, 200);
+        let ban = &server.get("/v1/bans?ip=192.0.2.8").json()[0];
+        assert_eq!((&ban["why"], &ban["decision_id"]), (&json!("It tries <b>passwords</b>"), &Value::Null));
+    });
+}
+
 /// The allow list stands above bans by hand and of rules, says why, and is counted.
 #[test]
 fn what_is_allowed_is_not_banned() {
@@ -233,7 +264,7 @@ fn changes_are_streamed() {
         assert_eq!(values(&server.get("/crowdsec/v1/decisions/stream").json()["new"]), ["192.0.2.9"]);
         let ban = json!({
             "id": 1, "pipeline": "web", "label": "scanner", "type": "ban", "kind": "ip",
-            "value": "192.0.2.9", "by": "API", "until": "2026-05-17T12:00:00Z",
+            "value": "192.0.2.9", "by": "API", "since": "2026-05-17T10:00:00Z", "until": "2026-05-17T12:00:00Z",
         });
         assert_eq!(ask(""), json!({"new": [ban], "deleted": []}));
         assert_eq!(ask(""), nothing);
@@ -317,7 +348,7 @@ fn addresses_are_listed_and_looked_up() {
             found,
             json!([{
                 "id": 3, "pipeline": "web", "label": "shady", "type": "captcha", "kind": "net",
-                "value": "198.51.100.0/24", "by": "API", "until": "2026-05-17T12:00:00Z",
+                "value": "198.51.100.0/24", "by": "API", "since": "2026-05-17T10:00:00Z", "until": "2026-05-17T12:00:00Z",
             }])
         );
         assert_eq!(server.get("/v1/bans?value=198.51.100.0/24").json(), found);

@@ -12,6 +12,8 @@ use crate::options::{JsonOption, NearServerOptions, span};
 const PAGE: usize = 1000;
 /// Characters of a value in a table.
 const VALUE_CHARS: usize = 60;
+/// Characters of a reason in a table.
+const WHY_CHARS: usize = 40;
 /// Said of a change that only one node has.
 const UNSHARED: &str = "the cluster cannot be reached: for now only this node knows of it";
 
@@ -23,7 +25,7 @@ Examples:
   tollhouse bans                                     The newest bans
   tollhouse bans 198.51.100 --label scanner          With this text in value, label or origin
   tollhouse bans --json --limit 100000 | jq -r .value
-  tollhouse bans show 192.0.2.7                      What bans this address
+  tollhouse bans show 192.0.2.7                      What bans this address, since when, and why
   tollhouse bans add 192.0.2.7 --kind ip --label scanner --for 4h
   tollhouse bans lift 192.0.2.7
 
@@ -83,7 +85,7 @@ struct BanShowArgs {
 #[command(after_help = "\
 Examples:
   tollhouse bans add 192.0.2.7 --kind ip --label scanner --for 4h
-  tollhouse bans add ann --kind user --label thief --for 7d --pipeline shop
+  tollhouse bans add ann --kind user --label thief --for 7d --pipeline shop --why 'ticket 4711'
 
 The label is one of the pipeline with a `decision`. A ban lasts for its `keep` at most.")]
 struct BanAddArgs {
@@ -102,6 +104,9 @@ struct BanAddArgs {
     /// Pipeline [default: the first]
     #[arg(long, value_name = "NAME")]
     pipeline: Option<String>,
+    /// Reason, shown wherever the ban is
+    #[arg(long, value_name = "TEXT")]
+    why: Option<String>,
     #[command(flatten)]
     server: NearServerOptions,
     #[command(flatten)]
@@ -183,7 +188,7 @@ fn list(args: &BansArgs) -> Result<Exit, CommandError> {
 
 fn table(out: &mut Output, bans: &[BanEntry]) -> Result<(), CommandError> {
     let mut table = TextTable::default();
-    let heads = ["value", "kind", "label", "type", "by", "until", "pipeline"];
+    let heads = ["value", "kind", "label", "type", "by", "since", "until", "why", "pipeline"];
     table.row(heads.map(|head| TableCell::text(head, DIM)));
     for ban in bans {
         table.row([
@@ -192,11 +197,19 @@ fn table(out: &mut Output, bans: &[BanEntry]) -> Result<(), CommandError> {
             TableCell::text(printable(&ban.label), PLAIN),
             TableCell::text(printable(&ban.decision), PLAIN),
             TableCell::text(printable(&ban.by), PLAIN),
+            TableCell::text(ban.since.to_string(), DIM),
             TableCell::text(ban.until.to_string(), PLAIN),
+            TableCell::text(why(ban), PLAIN),
             TableCell::text(printable(&ban.pipeline), DIM),
         ]);
     }
     out.line(table)
+}
+
+/// Returns the decision that banned, for `tollhouse explain`, or the reason that somebody gave.
+fn why(ban: &BanEntry) -> String {
+    let why = ban.why.as_deref().map(|why| cut(why, WHY_CHARS));
+    ban.decision_id.as_ref().map(|id| printable(id).to_string()).or(why).unwrap_or_default()
 }
 
 fn show(args: &BanShowArgs) -> Result<Exit, CommandError> {
@@ -215,8 +228,8 @@ fn show(args: &BanShowArgs) -> Result<Exit, CommandError> {
 
 fn add(args: BanAddArgs) -> Result<Exit, CommandError> {
     let mut out = Output::new(args.json.json);
-    let BanAddArgs { value, kind, label, lasts, pipeline, .. } = args;
-    let request = LabelRequest { pipeline, kind, label, value, lasts: Length(lasts) };
+    let BanAddArgs { value, kind, label, lasts, pipeline, why, .. } = args;
+    let request = LabelRequest { pipeline, kind, label, value, lasts: Length(lasts), why };
     let outcome = args.server.client()?.ban(&request)?;
     if out.is_json() {
         out.json(&outcome)?;

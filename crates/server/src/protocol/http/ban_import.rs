@@ -130,7 +130,7 @@ pub(crate) async fn import(
         let banned = checked.len();
         let last = checked.last().map(|(ban, _)| ban.value().to_owned()).filter(|_| !dry_run);
         if let Some(last) = last {
-            if let Err(error) = node.engine.keep_bans(&target, checked, node.now()).await {
+            if let Err(error) = node.engine.keep_bans(&target, checked, None, node.now()).await {
                 // What was done before is not to be lost sight of.
                 if answer.passed == from.unwrap_or(0) {
                     return Err(error.into());

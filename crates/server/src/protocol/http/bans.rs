@@ -510,6 +510,9 @@ pub(crate) async fn search(
     Ok(Json(node.lookups.run(node.timeout() / 2, work).await?))
 }
 
+/// Longest reason of a ban.
+const WHY_BYTES_MAX: usize = 1000;
+
 /// Puts a label on a key, for rules and enforcement points.
 #[utoipa::path(
     post,
@@ -524,7 +527,11 @@ pub(crate) async fn label(
     JsonBody(label): JsonBody<LabelRequest>,
 ) -> Result<Json<LabelOutcome>, HttpFailure> {
     let pipeline = node.pipeline(label.pipeline.as_deref())?;
-    let LabelRequest { kind, label, value, lasts, .. } = label;
+    let LabelRequest { kind, label, value, lasts, why, .. } = label;
+    let why = why.as_deref().map(str::trim).filter(|why| !why.is_empty());
+    if why.is_some_and(|why| why.len() > WHY_BYTES_MAX) {
+        return Err(INVALID_PARAMETER.failure(format!("why: it has more than {WHY_BYTES_MAX} bytes")));
+    }
     if lasts.0 <= Span::ZERO {
         return Err(INVALID_PARAMETER.failure("for: expected a length of time such as `4h`"));
     }
@@ -533,7 +540,9 @@ pub(crate) async fn label(
     note("kind", kind.clone());
     note("value", value.clone());
     note("for", lasts.to_string());
-    let (until, value) = node.engine.mark(&pipeline, &kind, &label, &value, lasts.0, node.now()).await?;
+    why.into_iter().for_each(|why| note("why", why));
+    let held = node.engine.mark(&pipeline, &kind, &label, &value, (lasts.0, why), node.now());
+    let (until, value) = held.await?;
     let unshared = !relay::wait_until_shared(&node, &value).await;
     Ok(Json(LabelOutcome { until: Timestamp(until), value, unshared }))
 }

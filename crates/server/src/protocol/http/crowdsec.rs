@@ -239,9 +239,10 @@ pub(super) struct CrowdsecAlert {
     events: Vec<Value>,
     simulated: bool,
     remediation: bool,
-    created_at: &'static str,
-    start_at: &'static str,
-    stop_at: &'static str,
+    /// The time since which the ban holds.
+    created_at: Timestamp,
+    start_at: Timestamp,
+    stop_at: Timestamp,
     source: CrowdsecAlertSource,
     decisions: Vec<CrowdsecAlertDecision>,
 }
@@ -259,7 +260,7 @@ impl CrowdsecAlert {
         CrowdsecAlert {
             id,
             machine_id: ORIGIN,
-            message: format!("{kind} of {scope} {value} by {}", ban.source.by),
+            message: format!("{kind} of {scope} {value} by {}{}", ban.source.by, cause(ban)),
             scenario: scenario.clone(),
             scenario_hash: "",
             scenario_version: "",
@@ -269,9 +270,9 @@ impl CrowdsecAlert {
             events: Vec::new(),
             simulated: false,
             remediation: true,
-            created_at: "",
-            start_at: "",
-            stop_at: "",
+            created_at: Timestamp(ban.since),
+            start_at: Timestamp(ban.since),
+            stop_at: Timestamp(ban.since),
             source,
             decisions: vec![CrowdsecAlertDecision {
                 id,
@@ -285,6 +286,16 @@ impl CrowdsecAlert {
                 until,
             }],
         }
+    }
+}
+
+/// Returns the decision or the reason behind a ban, for the end of a sentence.
+fn cause(ban: &Ban) -> String {
+    let Some(cause) = ban.cause.as_deref() else { return String::new() };
+    match (cause.decision, &cause.why) {
+        (Some(id), _) => format!(", decision {id}"),
+        (None, Some(why)) => format!(": {why}"),
+        (None, None) => String::new(),
     }
 }
 
