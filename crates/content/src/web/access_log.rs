@@ -9,24 +9,24 @@
 //! The features judge one request by itself: what it asks for, and what the client says it is, by lists of patterns
 //! ([`RequestPatterns`]). Nothing is remembered; how often and how fast is for statistics to say.
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 
 use event::{Event, Facts, Slot, Time, Value};
 use jiff::tz::TimeZone;
-use memchr::{memchr_iter, memchr2, memmem};
+use memchr::{memchr_iter, memmem};
 
 use crate::network::{PrefixLengths, network};
 use crate::text::{received, truncate};
 use crate::web::access_log_json;
 use crate::web::attack;
+use crate::web::line_cursor::{LineCursor, is_before_status, unescape};
 use crate::web::link;
 use crate::web::pattern::RequestPatterns;
 use crate::web::proxy_log;
-use crate::web::recent::RecentResults;
 pub use crate::web::request_line::{AccessLogError, FIELD_BYTES_MAX};
 use crate::web::request_line::{push, read_request};
 use crate::web::request_target::normal_path;
+use crate::web::request_traits::{AgentTraits, PathTraits, RefererTraits};
 
 /// Longest line that is read.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
@@ -233,100 +233,6 @@ fn client(before: &[u8], event: &mut Event) -> Result<(), AccessLogError> {
     Err(AccessLogError { at: 0, expected: "the client's address, perhaps behind a virtual host" })
 }
 
-/// A place in the line.
-pub(crate) struct LineCursor<'l> {
-    pub(crate) line: &'l [u8],
-    pub(crate) at: usize,
-}
-
-impl<'l> LineCursor<'l> {
-    pub(crate) fn rest(&self) -> &'l [u8] {
-        self.line.get(self.at..).unwrap_or_default()
-    }
-
-    fn skip_spaces(&mut self) {
-        self.at += self.rest().iter().take_while(|&&byte| byte == b' ').count();
-    }
-
-    pub(crate) fn word(&mut self) -> &'l [u8] {
-        self.skip_spaces();
-        let rest = self.rest();
-        let word = &rest[..rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len())];
-        self.at += word.len();
-        word
-    }
-
-    /// Reads the text in quotes here. Some servers do not escape quotes inside: one ends the field only if a space or the
-    /// line's end follows, and `ends` agrees with what comes after.
-    pub(crate) fn quoted(&mut self, ends: impl Fn(&[u8]) -> bool) -> Option<&'l [u8]> {
-        self.skip_spaces();
-        let inside = self.rest().strip_prefix(b"\"")?;
-        let mut from = 0;
-        while let Some(found) = memchr2(b'"', b'\\', inside.get(from..)?) {
-            let length = from + found;
-            from = length + 1;
-            if inside[length] == b'\\' {
-                // Whatever follows is escaped.
-                from += 1;
-                continue;
-            }
-            let after = &inside[length + 1..];
-            if (after.is_empty() || after.starts_with(b" ")) && ends(after) {
-                self.at += length + 2;
-                self.skip_spaces();
-                return Some(&inside[..length]);
-            }
-        }
-        None
-    }
-}
-
-pub(crate) fn is_before_status(after: &[u8]) -> bool {
-    let after = after.trim_ascii_start();
-    after.is_empty() || after.starts_with(b"- ") || after.first().is_some_and(u8::is_ascii_digit)
-}
-
-/// Undoes the escapes of Apache's and nginx's logs.
-pub(crate) fn unescape(bytes: &[u8]) -> Cow<'_, [u8]> {
-    let bytes = &bytes[..bytes.len().min(FIELD_BYTES_MAX)];
-    if !bytes.contains(&b'\\') {
-        return Cow::Borrowed(bytes);
-    }
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut rest = bytes;
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte != b'\\' {
-            out.push(byte);
-            continue;
-        }
-        let hex = |digit: &u8| char::from(*digit).to_digit(16);
-        match after {
-            [b'x', high, low, after @ ..] if hex(high).is_some() && hex(low).is_some() => {
-                let value = hex(high).unwrap_or(0) * 16 + hex(low).unwrap_or(0);
-                out.push(value as u8);
-                rest = after;
-            }
-            [c @ (b'"' | b'\\'), after @ ..] => {
-                out.push(*c);
-                rest = after;
-            }
-            [c @ (b'n' | b'r' | b't' | b'b' | b'v'), after @ ..] => {
-                out.push(match c {
-                    b'n' => b'\n',
-                    b'r' => b'\r',
-                    b't' => b'\t',
-                    b'b' => 8,
-                    _ => 11,
-                });
-                rest = after;
-            }
-            _ => out.push(b'\\'),
-        }
-    }
-    Cow::Owned(out)
-}
-
 /// Fills what follows from a request's fields: the second half of [`HttpColumns`], and the client's network.
 /// A fact whose field is missing stays missing, but for `http.agent_empty`. Where path, agent and referer were met of late, most of
 /// it is remembered.
@@ -375,24 +281,6 @@ fn field(facts: &Facts, slot: Slot) -> Option<&str> {
     facts.get(slot)?.as_str().map(|text| truncate(text, FIELD_BYTES_MAX))
 }
 
-/// Traits of the agents, paths, referers and hosts that were met of late: only their text decides them.
-#[derive(Debug, Default)]
-pub(crate) struct RecentTraits {
-    agents: RecentResults<AgentTraits>,
-    paths: RecentResults<PathTraits>,
-    referers: RecentResults<RefererTraits>,
-    hosts: RecentResults<Option<String>>,
-}
-
-/// The traits of a client by its agent.
-#[derive(Debug)]
-struct AgentTraits {
-    is_bot: bool,
-    is_tool: bool,
-    family: Box<str>,
-    has_code: bool,
-}
-
 impl AgentTraits {
     fn of(agent: &str, patterns: &RequestPatterns) -> AgentTraits {
         let lower = agent.to_ascii_lowercase();
@@ -403,13 +291,6 @@ impl AgentTraits {
             has_code: has_code(agent, patterns),
         }
     }
-}
-
-/// The traits of a referer.
-#[derive(Debug)]
-struct RefererTraits {
-    host: Option<Box<str>>,
-    has_code: bool,
 }
 
 impl RefererTraits {
@@ -468,18 +349,6 @@ const METHODS: [&str; 16] = [
     "LOCK",
     "UNLOCK",
 ];
-
-/// The traits of a path.
-#[derive(Debug)]
-struct PathTraits {
-    normal: Box<str>,
-    depth: usize,
-    ending: Option<Box<str>>,
-    has_scheme: bool,
-    is_probe: bool,
-    is_exploit: bool,
-    has_code: bool,
-}
 
 impl PathTraits {
     fn of(path: &str, patterns: &RequestPatterns) -> PathTraits {

@@ -14,7 +14,7 @@ use regex::{RegexBuilder, RegexSet, RegexSetBuilder};
 
 use crate::list_file::{self, ListError};
 use crate::text::character::is_alphanumeric;
-use crate::web::access_log::RecentTraits;
+use crate::web::request_traits::RecentTraits;
 
 /// Most patterns of a list.
 pub const PATTERNS_MAX: usize = 10_000;

@@ -16,7 +16,7 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 use crate::text::received;
-use crate::web::access_log::{LineCursor, is_before_status, unescape};
+use crate::web::line_cursor::{LineCursor, is_before_status, unescape};
 use crate::web::request_line::{AccessLogError, push, read_request};
 
 /// Types of requests by which lines of load balancers begin.
