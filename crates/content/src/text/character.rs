@@ -6,11 +6,10 @@
 use std::sync::OnceLock;
 
 use unicode_normalization::char::{canonical_combining_class, is_combining_mark};
-use unicode_normalization::{IsNormalized, is_nfc_quick};
+use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 use unicode_script::{Script, UnicodeScript};
 
-use crate::text::obfuscation::{is_emoji, is_styled};
-use crate::text::{AsciiLookalike, find_digit, is_invisible, lower_parts_of};
+use crate::text::{AsciiLookalike, find_digit, is_invisible, lower_parts_of, styled_ascii};
 
 /// Characters of a block.
 const BLOCK: usize = 256;
@@ -137,6 +136,29 @@ pub(crate) fn is_mark(c: char) -> bool {
 #[inline]
 pub(crate) fn is_alphanumeric(c: char) -> bool {
     if c.is_ascii() { c.is_ascii_alphanumeric() } else { CharProperties::of(c).is_alphanumeric }
+}
+
+/// Returns true if a character is an ASCII letter or digit in another form. Superscripts, ordinals, ligatures and letters
+/// with accents are not: texts have them.
+pub(super) fn is_styled(c: char) -> bool {
+    match c {
+        '\u{FF10}'..='\u{FF5A}' | '\u{1D400}'..='\u{1D7FF}' | '\u{24B6}'..='\u{24EA}' => {
+            std::iter::once(c).nfkd().all(|c| c.is_ascii_alphanumeric())
+        }
+        '\u{2460}'..='\u{249B}' | '\u{249C}'..='\u{24B5}' | '\u{2776}'..='\u{2793}' => true,
+        '\u{1F110}'..='\u{1F189}' | '\u{1FBF0}'..='\u{1FBF9}' => true,
+        '\u{1D00}'..='\u{1D22}' => true,
+        _ => styled_ascii(c).is_some(),
+    }
+}
+
+/// Pictures, of the blocks that have next to nothing else (UTS #51).
+pub(super) fn is_emoji(c: char) -> bool {
+    matches!(c,
+        '\u{2600}'..='\u{2775}' | '\u{2794}'..='\u{27BF}' | '\u{2B05}'..='\u{2B07}' | '\u{2B1B}' | '\u{2B1C}'
+        | '\u{2B50}' | '\u{2B55}' | '\u{231A}' | '\u{231B}' | '\u{23E9}'..='\u{23FA}'
+        | '\u{1F000}'..='\u{1F0FF}' | '\u{1F18E}'..='\u{1F1FF}' | '\u{1F200}'..='\u{1F251}'
+        | '\u{1F300}'..='\u{1FAFF}')
 }
 
 #[cfg(test)]

@@ -6,14 +6,14 @@
 
 use std::borrow::Cow;
 
-use unicode_normalization::UnicodeNormalization;
 use unicode_script::Script;
 
-use crate::text::character::{CharProperties, is_alphabetic, is_alphanumeric, is_mark, script};
+use crate::text::character::{
+    CharProperties, is_alphabetic, is_alphanumeric, is_emoji, is_mark, is_styled, script,
+};
 use crate::text::han::is_ideograph;
 use crate::text::{
     AsciiLookalike, fold, is_enclosing, is_invisible, is_of_one_other_script, is_ornament, plain,
-    styled_ascii,
 };
 
 /// Marks on one letter beyond which they are stacked for show. Vietnamese and Hebrew have two.
@@ -133,29 +133,6 @@ impl ObfuscationCounts {
     pub fn characters(&self) -> usize {
         self.look_alikes + self.styled + self.invisible + self.bidi + self.tags + self.stacked
     }
-}
-
-/// Returns true if a character is an ASCII letter or digit in another form. Superscripts, ordinals, ligatures and letters
-/// with accents are not: texts have them.
-pub(super) fn is_styled(c: char) -> bool {
-    match c {
-        '\u{FF10}'..='\u{FF5A}' | '\u{1D400}'..='\u{1D7FF}' | '\u{24B6}'..='\u{24EA}' => {
-            std::iter::once(c).nfkd().all(|c| c.is_ascii_alphanumeric())
-        }
-        '\u{2460}'..='\u{249B}' | '\u{249C}'..='\u{24B5}' | '\u{2776}'..='\u{2793}' => true,
-        '\u{1F110}'..='\u{1F189}' | '\u{1FBF0}'..='\u{1FBF9}' => true,
-        '\u{1D00}'..='\u{1D22}' => true,
-        _ => styled_ascii(c).is_some(),
-    }
-}
-
-/// Pictures, of the blocks that have next to nothing else (UTS #51).
-pub(super) fn is_emoji(c: char) -> bool {
-    matches!(c,
-        '\u{2600}'..='\u{2775}' | '\u{2794}'..='\u{27BF}' | '\u{2B05}'..='\u{2B07}' | '\u{2B1B}' | '\u{2B1C}'
-        | '\u{2B50}' | '\u{2B55}' | '\u{231A}' | '\u{231B}' | '\u{23E9}'..='\u{23FA}'
-        | '\u{1F000}'..='\u{1F0FF}' | '\u{1F18E}'..='\u{1F1FF}' | '\u{1F200}'..='\u{1F251}'
-        | '\u{1F300}'..='\u{1FAFF}')
 }
 
 /// A text with its words put together again.
