@@ -13,6 +13,7 @@ mod container;
 mod file_name;
 mod file_type;
 mod grey_image;
+mod image_reader;
 mod office;
 mod pdf;
 mod png;
@@ -38,7 +39,8 @@ use crate::web::html::{self, PageLimits};
 use crate::web::link::{self, Link, TextReference};
 use file_name::FileName;
 use file_type::FileType;
-use grey_image::{PdfImage, UnreadImage};
+use grey_image::UnreadImage;
+use image_reader::PdfImage;
 
 /// Most files that are looked at, those in others included.
 pub const FILES_MAX: usize = 1_000;
@@ -287,8 +289,8 @@ impl Attachments {
         images.sort_by_key(|image| image.data.len());
         for QueuedImage { form, data } in images {
             let image = match form {
-                ImageForm::File(kind) => grey_image::of_file(kind, &data, budget),
-                ImageForm::Pdf(image) => grey_image::of_pdf(image, &data, budget),
+                ImageForm::File(kind) => image_reader::of_file(kind, &data, budget),
+                ImageForm::Pdf(image) => image_reader::of_pdf(image, &data, budget),
             };
             match image {
                 Ok(image) => qr_code::find(&image, budget, |text| {

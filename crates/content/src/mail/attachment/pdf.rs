@@ -6,7 +6,7 @@
 
 use memchr::{memchr, memmem};
 
-use super::grey_image::PdfImage;
+use super::image_reader::PdfImage;
 use crate::budget::Budget;
 use crate::deflate::{DeflateFormat, inflate};
 

@@ -9,11 +9,9 @@
 
 use rqrr::{Grid, SimpleGrid};
 
-use super::grey_image::GreyImage;
+use super::grey_image::{GreyImage, STEPS_A_SEARCHED_PIXEL};
 use crate::budget::Budget;
 
-/// Steps of a pixel: told dark from light, and passed by.
-pub(super) const STEPS_A_PIXEL: u64 = 8;
 /// Steps of a run of pixels that may be the end of a mark.
 const CANDIDATE_STEPS: u64 = 60;
 /// Steps of a pixel that is looked at again around what may be a mark.
@@ -55,7 +53,9 @@ struct Bitmap {
 
 /// Gives what each code in a picture says to `found`.
 pub(super) fn find(image: &GreyImage, budget: &Budget, mut found: impl FnMut(Vec<u8>)) {
-    if image.width.min(image.height) < SIDE_MIN || !budget.spend(STEPS_A_PIXEL * image.pixels.len() as u64) {
+    if image.width.min(image.height) < SIDE_MIN
+        || !budget.spend(STEPS_A_SEARCHED_PIXEL * image.pixels.len() as u64)
+    {
         return;
     }
     let bitmap = Bitmap::of(image);
