@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::ColumnsIndex;
-use super::look::ReadColumns;
+use super::read_columns::ReadColumns;
 
 /// Bytes that are kept, about. The groups that were used longest ago make room.
 const BYTES_MAX: usize = 128 << 20;

@@ -10,14 +10,20 @@
 //! to others. `docs/internals/format.md` draws the bytes.
 
 mod check;
+mod cursor;
+mod detail;
 mod group_cache;
+mod group_columns;
 mod index_cache;
 mod kept_pages;
 mod look;
 mod page_head;
 mod pages;
+mod read_columns;
 mod reader;
+mod records;
 mod selection;
+mod versions;
 mod writer;
 
 use std::collections::{HashMap, HashSet};
@@ -33,7 +39,7 @@ use crate::visitor::FactChoice;
 pub(super) use check::check;
 pub(crate) use group_cache::GroupCache;
 pub(crate) use index_cache::IndexCache;
-pub(crate) use look::ReadColumns;
+pub(crate) use read_columns::ReadColumns;
 pub(crate) use reader::ColumnarSegment;
 pub(super) use writer::ColumnarWriter;
 

@@ -7,9 +7,10 @@
 //! A text lies in one place for all rows that have it by a dictionary, and is tested once for all of them. Where no row is left,
 //! no further column is read.
 
-use super::look::{ColumnsOfGroup, GroupVersions, SharedCursor};
+use super::cursor::ColumnEntry;
+use super::group_columns::{ColumnsOfGroup, SharedCursor};
 use super::own;
-use super::reader::ColumnEntry;
+use super::versions::GroupVersions;
 use crate::format::SegmentError;
 use crate::id::RecordId;
 use crate::visitor::{FactTest, RowQuery};
