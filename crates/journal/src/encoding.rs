@@ -8,7 +8,7 @@ use event::{Facts, Slot, Time, Value};
 use judge::Action;
 use serde::{Deserialize, Serialize};
 
-use super::ReportRecord;
+use super::report::ReportRecord;
 use crate::id::RecordId;
 
 /// The number that precedes a value in its bytes: that of its variant.

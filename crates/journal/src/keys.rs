@@ -2,10 +2,10 @@
 //! others say: a track's sums begin with its first and last time, and times are near the event's. `docs/internals/format.md`
 //! draws them.
 
-use event::{Kind, Shingle, Time};
+use event::{Key, Kind, Shingle, Time};
+use serde::{Deserialize, Serialize};
 use stats::{Quality, Reading, ReadingView};
 
-use super::KeyReading;
 use super::encoding::{RecordFormatError, RecordReader, RecordWrite, Result};
 
 /// The flags in a key's byte of flags, above two bits for the quality.
@@ -20,6 +20,24 @@ mod flag {
 }
 
 const QUALITIES: [Quality; 3] = [Quality::Exact, Quality::Estimated, Quality::Missing];
+
+/// A key of an event and what was known of it before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeyReading {
+    /// The number of the kind, or of the distinct count.
+    pub kind: Kind,
+    /// The hashed piece.
+    pub shingle: Shingle,
+    /// The reading that was known.
+    pub reading: Reading,
+}
+
+impl KeyReading {
+    /// A key with what was known of it.
+    pub fn new(key: &Key, reading: &Reading) -> KeyReading {
+        KeyReading { kind: key.kind, shingle: key.shingle, reading: reading.clone() }
+    }
+}
 
 /// A reading, wherever it lies.
 pub(super) struct ReadingRef<'a> {

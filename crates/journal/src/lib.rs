@@ -34,6 +34,7 @@ mod priority;
 mod ranked;
 mod record;
 mod repair;
+mod report;
 mod retention;
 mod rewriting;
 #[cfg(test)]
@@ -73,17 +74,16 @@ pub use follower::{FollowerStop, FollowerThreads, retry_pause};
 pub use format::{DamagedStretch, SegmentError};
 pub use id::{IdRange, IdSource, NodeNumber, RecordId, RecordIdError};
 pub use json::json_value;
+pub use keys::KeyReading;
 use known_files::KnownFiles;
 pub use labels::DecisionLabels;
 pub use loss::{JournalDamage, JournalLosses, MissingRecords, SkippedData};
 use manifest::JournalManifest;
 pub use priority::{NICER, give_way, lower_priority};
 pub use ranked::{BlockAnswer, RankedBlocks, ReadBudget};
-pub use record::{
-    DecisionRow, EncodedRecords, KeyReading, KindDescription, PendingDecision, Record, ReplacedReport,
-    ReportRecord, VersionDescription,
-};
+pub use record::{DecisionRow, EncodedRecords, KindDescription, PendingDecision, Record, VersionDescription};
 pub use repair::{SegmentRepair, repair};
+pub use report::{ReplacedReport, ReportRecord};
 use segment::SegmentSummary;
 pub use segment::{BlockIter, SegmentPiece};
 pub use snapshot::snapshot;

@@ -10,7 +10,8 @@ use event::{Facts, Slot, Span, Time};
 
 use super::encoding::{DecisionHead, DecisionOutcome};
 use super::files::SegmentBlocks;
-use super::record::{Record, ReportRecord};
+use super::record::Record;
+use super::report::ReportRecord;
 use super::rewriting::RewriteOutcome;
 use super::visitor::RecordVisitor;
 use super::{Journal, JournalError, SkippedData};

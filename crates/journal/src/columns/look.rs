@@ -17,7 +17,7 @@ use crate::encoding::{DecisionHead, DecisionOutcome};
 use crate::format::SegmentError;
 use crate::id::RecordId;
 use crate::keys;
-use crate::record::counted;
+use crate::report::counted;
 use crate::visitor::RecordVisitor;
 
 impl ColumnarSegment {
