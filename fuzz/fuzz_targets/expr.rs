@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use logs::crowdsec::data_files::CrowdsecDataFiles;
-use logs::crowdsec::evaluation::{ExprEnvironment, ExprMemory};
+use logs::crowdsec::evaluator::{ExprEnvironment, ExprMemory};
 use logs::crowdsec::expression::CrowdsecExpression;
 use logs::crowdsec::record::CrowdsecRecord;
 use logs::crowdsec::{duration, go_date};

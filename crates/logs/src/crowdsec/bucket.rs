@@ -5,13 +5,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::crowdsec::data_files::CrowdsecDataFiles;
-use crate::crowdsec::evaluation::{ExprEnvironment, ExprMemory};
+use crate::crowdsec::evaluator::{ExprEnvironment, ExprMemory};
 use crate::crowdsec::expression::CrowdsecExpression;
 use crate::crowdsec::kept_buckets::{
     KEPT_BYTES_MAX, KEPT_LINES_MAX, KeptBlackhole, KeptBucket, KeptBuckets, KeptLine, KeptScenario,
 };
-use crate::crowdsec::overflow::{CrowdsecOverflow, OverflowSource};
-use crate::crowdsec::record::CrowdsecRecord;
+use crate::crowdsec::record::{CrowdsecOverflow, CrowdsecRecord, OverflowSource};
 use crate::crowdsec::scenario::{CrowdsecScenario, ScenarioKind};
 use crate::crowdsec::value::{ExprObject, ExprValue};
 

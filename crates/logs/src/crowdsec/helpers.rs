@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use crate::crowdsec::evaluation::{EvaluationError, Evaluator, error};
+use crate::crowdsec::evaluator::{EvaluationError, Evaluator, error};
 use crate::crowdsec::json_path;
 use crate::crowdsec::value::{ExprObject, ExprValue, TextMap};
 use crate::crowdsec::{duration, go_date};

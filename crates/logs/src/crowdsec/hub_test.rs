@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::crowdsec::data_files::CrowdsecDataFiles;
-use crate::crowdsec::evaluation::{ExprEnvironment, ExprMemory};
+use crate::crowdsec::evaluator::{ExprEnvironment, ExprMemory};
 use crate::crowdsec::expression::CrowdsecExpression;
 use crate::crowdsec::pipeline::{CrowdsecPipeline, CrowdsecSelection};
 use crate::crowdsec::record::{CrowdsecLine, CrowdsecRecord};

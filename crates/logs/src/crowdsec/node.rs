@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::crowdsec::data_files::CrowdsecDataFiles;
 use crate::crowdsec::enrichment::{CrowdsecEnrichment, EnrichmentMethod};
-use crate::crowdsec::evaluation::{ExprEnvironment, ExprMemory};
+use crate::crowdsec::evaluator::{ExprEnvironment, ExprMemory};
 use crate::crowdsec::expression::CrowdsecExpression;
 use crate::crowdsec::helpers::{self, masked};
 use crate::crowdsec::record::CrowdsecRecord;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use crate::crowdsec::data_files::CrowdsecDataFiles;
 use crate::crowdsec::duration;
-use crate::crowdsec::evaluation::{ExprEnvironment, ExprMemory};
+use crate::crowdsec::evaluator::{ExprEnvironment, ExprMemory};
 use crate::crowdsec::expression::CrowdsecExpression;
 use crate::crowdsec::node::NodeReader;
-use crate::crowdsec::overflow::{CrowdsecOverflow, OverflowSource};
+use crate::crowdsec::record::{CrowdsecOverflow, OverflowSource};
 use crate::crowdsec::scenario::CrowdsecScenario;
 use crate::crowdsec::value::{ExprObject, ExprValue};
 use crate::crowdsec::yaml::{self, DocumentNode};

@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::crowdsec::record::CrowdsecRecord;
-
 /// Texts by their names: what a record was parsed into.
 pub type TextMap = BTreeMap<Arc<str>, Arc<str>>;
 
@@ -66,12 +64,6 @@ impl From<String> for ExprValue {
 impl From<bool> for ExprValue {
     fn from(truth: bool) -> ExprValue {
         ExprValue::Bool(truth)
-    }
-}
-
-impl From<Arc<CrowdsecRecord>> for ExprValue {
-    fn from(record: Arc<CrowdsecRecord>) -> ExprValue {
-        ExprValue::Object(record)
     }
 }
 
