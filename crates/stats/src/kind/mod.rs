@@ -28,6 +28,7 @@ pub(crate) mod last;
 pub mod limit;
 pub(crate) mod mark;
 pub(crate) mod series;
+pub(crate) mod window_take;
 pub(crate) mod windows;
 
 #[cfg(test)]
@@ -45,9 +46,9 @@ use evidence::{Evidence, EvidenceForm, EvidencePlan};
 use gcra::{GcraForm, GcraOperation, GcraPlan};
 use hyperloglog::{ApproximateDistinctForm, HyperLogLogPlan, HyperLogLogRegisters};
 use last::{LastValueForm, RegisterPlan};
-use limit::WindowTake;
 use mark::MarkForm;
 use series::BucketSeries;
+use window_take::WindowTake;
 use windows::{CounterAmounts, Layout, TimelineBucket, WindowsPlan};
 
 /// The configuration of a statistic.

@@ -1693,13 +1693,13 @@ impl WindowsPlan {
         }
     }
 
-    /// See [`super::limit::interpolated`].
+    /// See [`interpolated`](super::window_take::interpolated).
     #[inline]
     fn interpolated(&self, whole: u64, newer: u64, now: Time) -> u64 {
         match self.windows.first() {
             Some(window) => {
                 let trail = window.trail;
-                super::limit::interpolated(whole, newer, now, trail.window, trail.width)
+                super::window_take::interpolated(whole, newer, now, trail.window, trail.width)
             }
             None => whole,
         }
