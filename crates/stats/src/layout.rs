@@ -9,6 +9,11 @@ use std::str::FromStr;
 use event::{Span, Time};
 use serde::{Deserialize, Serialize};
 
+/// Least precision of an approximate count.
+pub(crate) const PRECISION_MIN: u8 = 10;
+/// Greatest precision of an approximate count.
+pub(crate) const PRECISION_MAX: u8 = 14;
+
 /// Buckets of one width: `10m x 144` keeps 144 whole ten-minute buckets beside the current one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -88,8 +93,8 @@ pub enum LayoutError {
     /// A precision of an approximate count that cannot be.
     #[error(
         "precision = {0}: it must be {min} to {max}",
-        min = crate::Measure::PRECISION_MIN,
-        max = crate::Measure::PRECISION_MAX
+        min = PRECISION_MIN,
+        max = PRECISION_MAX
     )]
     Precision(u8),
     /// Shorter than the longest tier.

@@ -28,7 +28,7 @@ use crate::bytes::{ByteReader, push_tier};
 use crate::cell::divisor::Divisor;
 use crate::cell::head::{CellHead, LONG_WORDS};
 use crate::cell::{CellBuffer, ensure, fit_down};
-use crate::layout::{CellShape, LayoutError, Tier, WindowBuckets};
+use crate::layout::{self, CellShape, LayoutError, Tier, WindowBuckets};
 
 /// Approximate numbers of different values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,9 +46,9 @@ pub struct ApproximateDistinctForm {
 
 impl Measure {
     /// Least precision of an approximate count.
-    pub const PRECISION_MIN: u8 = 10;
+    pub const PRECISION_MIN: u8 = layout::PRECISION_MIN;
     /// Greatest precision of an approximate count.
-    pub const PRECISION_MAX: u8 = 14;
+    pub const PRECISION_MAX: u8 = layout::PRECISION_MAX;
 }
 
 impl ApproximateDistinctForm {
