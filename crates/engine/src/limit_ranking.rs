@@ -18,7 +18,7 @@ use stats::{CancellationCheck, HottestQuery, LedgerError, ObserveRequest};
 use crate::Engine;
 use crate::key_timeline::{KeyStatisticsError, ROWS_NAMED};
 use crate::limit::decision::{PendingTake, counted_as, period_at};
-use crate::limit::{LimitExceptions, LimitKey, Take, TakeResult, overrides, rules, take};
+use crate::limit::{LimitExceptions, LimitKey, Take, TakeResult, key, overrides, rules};
 
 /// Keys of one request to the ledger, each of which may look at its ban, too.
 const LOOKS: usize = ObserveRequest::OBSERVATIONS_MAX / 2;
@@ -292,7 +292,7 @@ impl<'a> RecordVisitor<'a> for KeyValuesFinder<'a> {
         for (at, slots) in &of.limits {
             let Some((look, facts)) = self.looks.get(*at).zip(self.rows.get(self.current)) else { continue };
             for values in rules::keys(look.limit, slots, facts) {
-                let key = take::key(self.secret, look.limit, values.iter().map(String::as_bytes));
+                let key = key::key(self.secret, look.limit, values.iter().map(String::as_bytes));
                 self.meet(*at, key, &values);
             }
         }

@@ -14,6 +14,7 @@
 //! ledger goes from key to key and holds no two of them at once.
 
 pub(crate) mod decision;
+pub(crate) mod key;
 pub(crate) mod overrides;
 pub(crate) mod rules;
 pub(crate) mod take;

@@ -112,7 +112,7 @@ pub(crate) fn key(
             value: value.chars().take(100).collect(),
         })?);
     }
-    Ok(super::take::key(secret, limit, normal.iter().map(|value| value.as_bytes())))
+    Ok(super::key::key(secret, limit, normal.iter().map(|value| value.as_bytes())))
 }
 
 /// Reads what was posted; nothing was yet in a new directory.

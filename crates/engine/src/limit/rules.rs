@@ -45,7 +45,7 @@ impl<'a> LimitContext<'a> {
             }
             let limit = &*of.limit;
             for values in keys(limit, &of.key, facts) {
-                let key = super::take::key(self.secret, limit, values.iter().map(String::as_bytes));
+                let key = super::key::key(self.secret, limit, values.iter().map(String::as_bytes));
                 let take = Take { limit, key, cost: limit.cost };
                 // Each may look at its ban, too.
                 if all.keys.len() < OBSERVATIONS_MAX / 2 {

@@ -1,10 +1,11 @@
 //! Operations on limits: take, peek, give back, set, and settle a reservation.
 
-use event::{Secret, Time};
+use event::Time;
 use stats::limit::GcraOperation;
 use stats::{Addition, LedgerError, Observation, ObserveRequest, ReadingView};
 
 use super::decision::{PendingTake, TakeDecision};
+use super::key::{LimitKeyBuilder, key};
 use super::{LimitKey, LimitKeyError, Take, TakeResult};
 use crate::Engine;
 use crate::metrics::LimitLabel;
@@ -263,39 +264,6 @@ impl Engine {
     async fn add_all(&self, observations: Vec<Observation>) -> Result<(), LedgerError> {
         self.ledger.observe(&[ObserveRequest { observations, ..ObserveRequest::default() }]).await?;
         Ok(())
-    }
-}
-
-/// The keyed hash of a limit's values.
-pub(crate) fn key<'v>(
-    secret: &Secret,
-    limit: &LimitPlan,
-    values: impl IntoIterator<Item = &'v [u8]>,
-) -> LimitKey {
-    let mut all = LimitKeyBuilder::of(limit);
-    values.into_iter().for_each(|value| all.push(value));
-    all.key(secret)
-}
-
-/// Values on their way to becoming a key. Each is told with its length, so that no two lists look alike.
-struct LimitKeyBuilder(Vec<u8>);
-
-impl LimitKeyBuilder {
-    fn of(limit: &LimitPlan) -> LimitKeyBuilder {
-        let mut values = LimitKeyBuilder(Vec::with_capacity(128));
-        if limit.shares_kind {
-            values.push(limit.name.as_bytes());
-        }
-        values
-    }
-
-    fn push(&mut self, value: &[u8]) {
-        self.0.extend_from_slice(&(value.len() as u64).to_le_bytes());
-        self.0.extend_from_slice(value);
-    }
-
-    fn key(&self, secret: &Secret) -> LimitKey {
-        LimitKey(secret.shingle(&self.0))
     }
 }
 
