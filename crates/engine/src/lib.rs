@@ -84,10 +84,10 @@ pub use directory::exchange::{
 };
 pub use directory::snapshot::{KeptSnapshot, RestoreError};
 pub use directory::verification::{DirectoryPart, DirectoryVerification, Repairs};
-pub use directory::{Directory, DirectoryError, LooseModes, Missing, NumberAllotment};
+pub use directory::{Directory, LooseModes, Missing, NumberAllotment};
 pub use drift::{CalibrationDrift, PromiseDrift};
 pub use erasure::{ErasureFailure, ErasureOrder, ErasureOutcome, ErasurePhase, ErasureProgress};
-pub use error::{DecisionLookupError, EngineOpenError, NumberError, PieceError, UnknownName};
+pub use error::{DecisionLookupError, DirectoryError, EngineOpenError, NumberError, PieceError, UnknownName};
 pub use explanation::{
     ExplainedChallenge, ExplainedClassifier, ExplainedKey, ExplainedLimit, ExplainedModel, ExplainedNearMiss,
     Explanation,

@@ -22,6 +22,7 @@ use stats::{Catalog, Durability, EmbeddedLedger};
 use store::Recovery;
 
 use crate::EngineOpenError;
+pub(crate) use crate::error::{DirectoryError, io_error};
 use crate::review_queue::ReviewQueue;
 use plan::Plan;
 use plan::preset::Preset;
@@ -30,76 +31,6 @@ use plan::preset::Preset;
 #[derive(Clone, Debug)]
 pub struct Directory {
     path: PathBuf,
-}
-
-/// Reasons not to make or use a data directory.
-#[derive(Debug, thiserror::Error)]
-pub enum DirectoryError {
-    /// The data directory does not exist.
-    #[error("{0} is no data directory: it has no `secret`; make one with `tollhouse init --data {0}`")]
-    Absent(PathBuf),
-    /// Its secret is gone.
-    #[error(
-        "{0} has lost its `secret`, without which nothing of what was counted there can be found: restore that file from a \
-         backup or a snapshot; a new one would make every key unknown"
-    )]
-    Lost(PathBuf),
-    /// The data directory exists already.
-    #[error(
-        "{0} already is a data directory; its secret is never replaced, as all that was counted hangs on it"
-    )]
-    Present(PathBuf),
-    /// The data directory has another secret than the one that it should have.
-    #[error("{0} has another secret; all that was counted hangs on it, so it is never replaced")]
-    OtherSecret(PathBuf),
-    /// Others may read the secret.
-    #[error("{path} can be read by others (mode {mode:03o}); mend it with `chmod 600 {path}`")]
-    Exposed {
-        /// The secret's file.
-        path: PathBuf,
-        /// Its mode.
-        mode: u32,
-    },
-    /// The secret's file holds something else.
-    #[error("{0} holds no secret: expected 32 hexadecimal digits; restore it from a backup")]
-    Secret(PathBuf),
-    /// A file is not as it was written.
-    #[error("{path} is damaged: {why}")]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The fault, and the mend.
-        why: String,
-    },
-    /// The operating system said no.
-    #[error("{path}: {error}")]
-    Io {
-        /// The file or directory.
-        path: PathBuf,
-        /// The error of the operating system.
-        error: io::Error,
-    },
-}
-
-pub(crate) fn io_error(path: &Path) -> impl FnOnce(io::Error) -> DirectoryError {
-    let path = path.to_path_buf();
-    move |error| DirectoryError::Io { path, error }
-}
-
-impl DirectoryError {
-    /// The file or directory, and what is wrong with it.
-    pub(crate) fn parts(self) -> (PathBuf, String) {
-        match self {
-            DirectoryError::Damaged { path, why } => (path, format!("damaged: {why}")),
-            DirectoryError::Io { path, error } => (path, error.to_string()),
-            DirectoryError::Exposed { ref path, .. }
-            | DirectoryError::Absent(ref path)
-            | DirectoryError::Lost(ref path)
-            | DirectoryError::Present(ref path)
-            | DirectoryError::OtherSecret(ref path)
-            | DirectoryError::Secret(ref path) => (path.clone(), self.to_string()),
-        }
-    }
 }
 
 /// Reads a sealed file of at most so many bytes; `None` if there is none. `instead` says what comes of its removal.
