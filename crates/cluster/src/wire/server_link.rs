@@ -27,7 +27,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use super::counters::{CircuitState, ServerStatus, WireCounters};
-use super::diagnosis::ServerFault;
+use super::server_fault::ServerFault;
 use super::settings::WireSettings;
 use super::topology::ServerAddress;
 
