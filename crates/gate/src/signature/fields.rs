@@ -3,7 +3,7 @@
 use sfv::{BareItem, Dictionary, InnerList, Item, ListEntry, Parser};
 
 use super::SignatureRefusal;
-use super::base::{FieldSource, SignedRequest, joined};
+use super::request::{FieldSource, SignedRequest, joined};
 
 /// Most bytes of each of the fields.
 const FIELD_BYTES_MAX: usize = 8 << 10;

@@ -14,14 +14,15 @@ mod fields;
 mod key;
 mod key_directory;
 mod policy;
+mod request;
 #[cfg(test)]
 mod tests;
 
-pub use base::{FieldSource, SignedRequest};
 pub use fields::{MessageSignature, read_signatures, signature_agent};
 pub use key::{SignatureAlgorithm, VerificationKey, VerificationKeyError};
 pub use key_directory::{DIRECTORY_BYTES_MAX, DIRECTORY_PATH, KeyDirectory, KeyDirectoryError};
 pub use policy::{SignaturePolicy, VerifiedSignature, WEB_BOT_AUTH};
+pub use request::{FieldSource, SignedRequest};
 
 /// Reasons for a signature that does not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
