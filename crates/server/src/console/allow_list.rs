@@ -8,9 +8,8 @@ use event::Span;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::bans::done;
 use super::format::{CELL, distance, length, number, plain, time, url, value};
-use super::frame::{ConsoleSection, redirect, secret};
+use super::frame::{ConsoleSection, done, redirect, secret};
 use super::texts::{fill, t};
 use super::visit::{ConsoleForm, ConsoleVisit, PageFailure, next_page};
 use crate::api::{AllowEntryJson, AllowRequest, Length};

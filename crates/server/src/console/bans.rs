@@ -6,7 +6,7 @@ use maud::html;
 use serde::Deserialize;
 
 use super::format::{number, url};
-use super::frame::{ConsoleSection, redirect};
+use super::frame::{ConsoleSection, done, redirect};
 use super::keys::ban_table;
 use super::texts::{counted, t};
 use super::visit::{ConsoleForm, ConsoleVisit, PageFailure, next_page};
@@ -110,10 +110,4 @@ pub(super) async fn lift(
     let LiftForm { value, next } = form;
     let outcome = bans::lift(State(visit.node.clone()), QueryParams(LiftParams { value })).await?.0;
     Ok(redirect(&done(&next_page(next), "lifted", outcome.lifted as u64)))
-}
-
-/// A page's address with what was done.
-pub(super) fn done(page: &str, done: &str, n: u64) -> String {
-    let sign = if page.contains('?') { '&' } else { '?' };
-    format!("{page}{sign}done={done}&n={n}")
 }

@@ -11,9 +11,8 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::bans::done;
 use super::format::{CELL, distance, json, plain, points, time, url, value};
-use super::frame::{ConsoleSection, redirect, secret};
+use super::frame::{ConsoleSection, done, redirect, secret};
 use super::texts::{counted, fill, t, word};
 use super::visit::{ConsoleForm, ConsoleVisit, PageFailure, next_page};
 use crate::api::{
@@ -154,7 +153,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
         h1 { (t("decisions.title")) }
         (saved(&visit, &query, &searches))
         (form(&query, &pipelines, "/console/decisions"))
-        @if let Ok(found) = &found { (super::live::bar(&query, !found.decisions.is_empty())) }
+        @if let Ok(found) = &found { (bar(&query, !found.decisions.is_empty())) }
         @match &found {
             Err(failure) => {
                 @let problem = failure.problem();
@@ -177,6 +176,28 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
             }
         }
     }))
+}
+
+/// The tools for the decisions that are seen: follow them, or without scripts look again; take them along as a file.
+fn bar(query: &DecisionsQuery, can_follow: bool) -> Markup {
+    let params = query.params();
+    let with = |path: &str, more: &[(&str, &str)]| url(path, &[&params[..], more].concat());
+    // Labels come later, and a stream has no past.
+    let is_live = |(name, _): &&(&str, &str)| !["last", "from", "to", "label"].contains(name);
+    let live: Vec<(&str, &str)> = params.iter().filter(is_live).copied().collect();
+    let follow = (can_follow && query.after.is_empty()).then(|| url("/console/decisions/live", &live));
+    html! {
+        div.tools {
+            a.button href=(with("/console/decisions", &[])) data-follow=[follow] data-label=(t("decisions.follow")) data-pause=(t("decisions.pause")) { (t("decisions.refresh")) }
+            a.button href=(with("/console/decisions/common", &[])) { (t("decisions.common")) }
+            span.dim #fresh-count data-fresh=(t("decisions.new")) data-lost=(t("decisions.lost")) {}
+            span { (t("decisions.export")) ": "
+                a href=(with("/console/decisions/export", &[("format", "csv")])) { (t("decisions.csv")) } " · "
+                a href=(with("/console/decisions/export", &[("format", "ndjson")])) { (t("decisions.ndjson")) } " · "
+                a href=(with("/console/decisions/export", &[("format", "parquet")])) { (t("decisions.parquet")) } }
+            span.dim { (t("decisions.export_more")) }
+        }
+    }
 }
 
 /// Names the nodes whose decisions are missing, if there are any.

@@ -9,10 +9,9 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::assets::PageScripts;
-use super::bans::done;
 use super::format::{CELL, clock, number, percent, plain, points, signed, time, url, value};
-use super::frame::{ConsoleSection, redirect, secret};
-use super::score_fit;
+use super::frame::{ConsoleSection, done, redirect, secret};
+use super::score_fit::{self, SPANS};
 use super::texts::{counted, fill, t, word};
 use super::visit::{ConsoleForm, ConsoleVisit, PageFailure};
 use crate::api::{
@@ -24,9 +23,6 @@ use crate::core::viewer::ViewerRight;
 use crate::protocol::http::rules::{self, PostParams, RulesParams};
 use crate::protocol::http::{JsonBody, QueryParams, backtests, node};
 
-/// The times that can be tried, with their texts.
-pub(super) const SPANS: [(&str, &str); 4] =
-    [("1h", "editor.hour"), ("1d", "editor.day"), ("7d", "editor.week"), ("30d", "editor.month")];
 /// Rules that are shown with the number of times that they fire.
 const RULES_SHOWN: usize = 30;
 /// Lines of the text area.

@@ -3,6 +3,7 @@
 use event::{Span, Time};
 use maud::{Markup, html};
 
+pub(super) use super::digits::number;
 use super::texts::{fill, t};
 
 /// Most characters of a value in a table.
@@ -38,19 +39,6 @@ fn is_hidden(sign: char) -> bool {
 /// A text of strangers as a part of a page.
 pub(super) fn value(text: &str, chars_max: usize) -> Markup {
     html! { bdi.value { (plain(text, chars_max)) } }
-}
-
-/// A whole number in groups of three.
-pub(super) fn number(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push('\u{202f}');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A number of points: at most two decimals, a true minus.

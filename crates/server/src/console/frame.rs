@@ -198,3 +198,9 @@ pub(super) fn redirect(url: &str) -> Response {
         [(header::LOCATION, location), (header::CACHE_CONTROL, HeaderValue::from_static("no-store"))];
     (StatusCode::SEE_OTHER, fields).into_response()
 }
+
+/// A page's address with what was done.
+pub(super) fn done(page: &str, done: &str, n: u64) -> String {
+    let sign = if page.contains('?') { '&' } else { '?' };
+    format!("{page}{sign}done={done}&n={n}")
+}

@@ -6,9 +6,8 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::bans::done;
 use super::format::{CELL, number, plain, time, url, value};
-use super::frame::{ConsoleSection, redirect, secret};
+use super::frame::{ConsoleSection, done, redirect, secret};
 use super::texts::{counted, fill, t, word};
 use super::visit::{ConsoleForm, ConsoleVisit, PageFailure};
 use crate::api::{CorrectionJson, CorrectionRequest, RuleImpactJson, Timestamp};

@@ -6,10 +6,9 @@ use event::Span;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::bans::done;
 use super::charts::share_bar;
 use super::format::{CELL, distance, length, number, percent, plain, url, value};
-use super::frame::{ConsoleSection, redirect, secret};
+use super::frame::{ConsoleSection, done, redirect, secret};
 use super::keys::too_many;
 use super::texts::{fill, t, word};
 use super::visit::{ConsoleForm, ConsoleVisit, PageFailure};

@@ -2,12 +2,11 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::decisions::DecisionsQuery;
-use super::format::{CELL, clock, json as text_of, plain, points, url};
+use super::format::{CELL, clock, json as text_of, plain, points};
 use super::texts::{fill, t, word};
 use super::visit::{ConsoleVisit, PageFailure};
 use crate::api::ListedDecisionJson;
@@ -21,28 +20,6 @@ use crate::protocol::http::{decisions, node};
 struct ExportQuery {
     #[serde(default)]
     format: Option<ExportFormat>,
-}
-
-/// The tools for the decisions that are seen: follow them, or without scripts look again; take them along as a file.
-pub(super) fn bar(query: &DecisionsQuery, can_follow: bool) -> Markup {
-    let params = query.params();
-    let with = |path: &str, more: &[(&str, &str)]| url(path, &[&params[..], more].concat());
-    // Labels come later, and a stream has no past.
-    let is_live = |(name, _): &&(&str, &str)| !["last", "from", "to", "label"].contains(name);
-    let live: Vec<(&str, &str)> = params.iter().filter(is_live).copied().collect();
-    let follow = (can_follow && query.after.is_empty()).then(|| url("/console/decisions/live", &live));
-    html! {
-        div.tools {
-            a.button href=(with("/console/decisions", &[])) data-follow=[follow] data-label=(t("decisions.follow")) data-pause=(t("decisions.pause")) { (t("decisions.refresh")) }
-            a.button href=(with("/console/decisions/common", &[])) { (t("decisions.common")) }
-            span.dim #fresh-count data-fresh=(t("decisions.new")) data-lost=(t("decisions.lost")) {}
-            span { (t("decisions.export")) ": "
-                a href=(with("/console/decisions/export", &[("format", "csv")])) { (t("decisions.csv")) } " · "
-                a href=(with("/console/decisions/export", &[("format", "ndjson")])) { (t("decisions.ndjson")) } " · "
-                a href=(with("/console/decisions/export", &[("format", "parquet")])) { (t("decisions.parquet")) } }
-            span.dim { (t("decisions.export_more")) }
-        }
-    }
 }
 
 /// The decisions of a search as a file.

@@ -20,6 +20,7 @@ mod charts;
 mod common;
 mod decision;
 mod decisions;
+mod digits;
 mod editor;
 mod format;
 mod frame;

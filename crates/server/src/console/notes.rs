@@ -5,9 +5,8 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::bans::done;
 use super::format::{CELL, plain, time, value};
-use super::frame::{redirect, secret};
+use super::frame::{done, redirect, secret};
 use super::texts::{fill, t};
 use super::visit::{ConsoleForm, ConsoleVisit, PageFailure, next_page};
 use crate::api::{EraseKeyJson, EraseRequest, NoteRequest, TimelineJson};

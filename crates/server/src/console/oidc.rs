@@ -42,12 +42,6 @@ struct ReturnQuery {
     error_description: Option<String>,
 }
 
-/// The host of a provider, for people.
-pub(super) fn host(issuer: &str) -> &str {
-    let rest = issuer.split_once("://").map_or(issuer, |(_, rest)| rest);
-    rest.split('/').next().unwrap_or(rest)
-}
-
 fn provider(node: &Node) -> Result<Arc<IdentityProviderPlan>, HttpFailure> {
     node.engine.plan().identity_provider.clone().ok_or_else(|| NOT_FOUND.failure(t("login.no_provider")))
 }

@@ -5,9 +5,8 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::bans::done;
 use super::format::{CELL, number, percent, plain, time, url};
-use super::frame::{redirect, secret};
+use super::frame::{done, redirect, secret};
 use super::texts::{fill, t, word};
 use super::visit::{ConsoleForm, ConsoleVisit, PageFailure};
 use crate::api::{ClassifierJson, RelearnReportJson, RelearningJson};

@@ -8,10 +8,9 @@ use maud::{Markup, html};
 use plan::ReviewPlan;
 use serde::Deserialize;
 
-use super::bans::done;
 use super::decision::under_review;
 use super::format::{CELL, number, plain, time, value};
-use super::frame::{ConsoleSection, redirect};
+use super::frame::{ConsoleSection, done, redirect};
 use super::reviews::{QueueQuery, ReviewContext, actions, alike_url, history, reviewer, standing};
 use super::texts::{fill, t};
 use super::visit::{ConsoleForm, ConsoleVisit, PageFailure, next_page};

@@ -8,10 +8,9 @@ use event::Time;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::bans::done;
 use super::charts::share_bar;
 use super::format::{CELL, distance, number, percent, plain, points, signed, time, url, value};
-use super::frame::{ConsoleSection, redirect, secret};
+use super::frame::{ConsoleSection, done, redirect, secret};
 use super::learners::{self, total};
 use super::sets;
 use super::texts::{counted, fill, t, word};

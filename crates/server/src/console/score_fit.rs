@@ -6,7 +6,6 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::editor::SPANS;
 use super::format::{CELL, number, percent, plain, points, signed, url, value};
 use super::frame::{redirect, secret};
 use super::texts::{fill, t};
@@ -15,6 +14,9 @@ use crate::api::{BacktestJson, BacktestReportJson, BacktestRequest, Length, Scor
 use crate::core::viewer::ViewerRight;
 use crate::protocol::http::{JsonBody, backtests};
 
+/// The times that can be tried, with their texts.
+pub(super) const SPANS: [(&str, &str); 4] =
+    [("1h", "editor.hour"), ("1d", "editor.day"), ("7d", "editor.week"), ("30d", "editor.month")];
 /// Worths of a false positive that are offered, in missed bad events.
 const WORTHS: [u32; 4] = [1, 10, 30, 100];
 /// The span and the worth that are chosen at first.

@@ -13,7 +13,6 @@ use serde::Deserialize;
 use super::assets::PageScripts;
 use super::format::url;
 use super::frame::{ConsoleSection, PageFrame, redirect};
-use super::oidc;
 use super::texts::t;
 use super::visit::{ConsoleForm, PageFailure, form_body, next_page, read};
 use crate::core::blocking::blocking;
@@ -69,6 +68,12 @@ enum WrongLogin {
 #[derive(Deserialize)]
 pub(super) struct EmptyForm {}
 
+/// The host of a provider, for people.
+fn host(issuer: &str) -> &str {
+    let rest = issuer.split_once("://").map_or(issuer, |(_, rest)| rest);
+    rest.split('/').next().unwrap_or(rest)
+}
+
 /// The forms that take a person's name and password, and a token.
 pub(super) async fn page(
     State(node): State<Arc<Node>>,
@@ -88,8 +93,7 @@ pub(super) async fn page(
 
 fn form(node: &Node, next: &str, wrong: Option<WrongLogin>, is_from_elsewhere: bool) -> Response {
     let has_people = node.people.has_users();
-    let provider =
-        node.engine.plan().identity_provider.as_ref().map(|plan| oidc::host(&plan.issuer).to_owned());
+    let provider = node.engine.plan().identity_provider.as_ref().map(|plan| host(&plan.issuer).to_owned());
     let is_wrong = |of: WrongLogin| (wrong == Some(of)).then_some("true");
     let content = html! {
         div.login {

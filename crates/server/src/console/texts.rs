@@ -52,7 +52,7 @@ pub(super) fn word(section: &str, word: &str) -> String {
 
 /// Returns the text for one or for several, with `{n}` filled in.
 pub(super) fn counted(one: &'static str, several: &'static str, n: u64) -> String {
-    fill(if n == 1 { one } else { several }, &[("n", &super::format::number(n))])
+    fill(if n == 1 { one } else { several }, &[("n", &super::digits::number(n))])
 }
 
 #[cfg(test)]
