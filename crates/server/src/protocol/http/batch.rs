@@ -13,9 +13,8 @@ use axum::response::{IntoResponse, Response};
 use hyper::body::{Frame, SizeHint};
 use utoipa::ToSchema;
 
-use super::QueryParams;
 use super::events::BatchParams;
-use super::guard::HTTP;
+use super::{HTTP, QueryParams};
 use crate::core::node::Node;
 use crate::core::problem::{HttpFailure, ProblemResponses};
 use crate::protocol::batch::{BatchOperation, IncomingBatch, work_on};

@@ -11,8 +11,7 @@ use plan::Pipeline;
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
-use super::QueryParams;
-use super::guard::HTTP;
+use super::{HTTP, QueryParams};
 use crate::api;
 use crate::core::blocking::blocking;
 use crate::core::decision_log;

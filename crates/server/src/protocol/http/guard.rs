@@ -32,6 +32,7 @@ use crate::core::shares::Caller;
 use crate::core::telemetry::RequestTrace;
 use crate::core::tokens::names_this_host;
 use crate::core::viewer::{LIST_UPLOAD, UPLOAD, Viewer, asks_for_console};
+use crate::protocol::http::HTTP;
 use crate::protocol::http::access::{AccessRule, CONTENT_READ, RouteAccess};
 use crate::protocol::http::body;
 use crate::protocol::http::events::{self, DECIDE};
@@ -41,8 +42,6 @@ use crate::protocol::http::site_challenge;
 
 /// The name in metrics for the route of a request that has none, or was refused before it was looked for.
 pub(crate) const OTHER: &str = "other";
-/// The name of the listener of HTTP in the log and metrics.
-pub(crate) const HTTP: &str = "http";
 /// The prefix of batches' paths, which have places of their own.
 const BATCHES: &str = "/v1/batch/";
 /// Cheap, and asked when the node is busy: they need no place.

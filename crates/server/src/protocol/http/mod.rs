@@ -93,6 +93,9 @@ struct ApiDescription;
 #[openapi(paths(forward_auth::auth, site_challenge::step))]
 struct ForwardDescription;
 
+/// The name of the listener of HTTP in the log and metrics.
+pub(crate) const HTTP: &str = "http";
+
 /// The state that routes have at hand: for most of them the node alone.
 #[derive(Clone)]
 struct HttpState {
