@@ -352,6 +352,27 @@ fn quoted<'a>(mut rest: &'a [u8], quote: u8, words: &mut Vec<u8>) -> Result<&'a 
     }
 }
 
+/// A whole number, as Redis reads it: a sign for those below zero, and digits.
+pub(super) fn integer(word: &[u8]) -> Option<i64> {
+    let (negative, digits) = match word {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() {
+        return None;
+    }
+    // Below zero, as there is one number more than above.
+    let mut number: i64 = 0;
+    for byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number = number.checked_mul(10)?.checked_sub(i64::from(digit))?;
+    }
+    if negative { Some(number) } else { number.checked_neg() }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -467,6 +488,16 @@ mod tests {
         #[test]
         fn bytes_are_read_the_same_however_they_are_cut(bytes: Vec<u8>, piece in 1usize..9) {
             prop_assert_eq!(read(&bytes, piece, LIMITS), read(&bytes, usize::MAX, LIMITS));
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_as_redis_does() {
+        for number in [0, 7, -7, 1_234_567_890, i64::MAX, i64::MIN] {
+            assert_eq!(integer(number.to_string().as_bytes()), Some(number));
+        }
+        for wrong in ["", "-", "+1", " 1", "1 ", "1.0", "x", "9223372036854775808", "-9223372036854775809"] {
+            assert_eq!(integer(wrong.as_bytes()), None, "{wrong:?}");
         }
     }
 }

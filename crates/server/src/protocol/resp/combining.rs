@@ -19,7 +19,7 @@ use tokio::sync::OnceCell;
 use tokio::task::yield_now;
 
 use super::RespContext;
-use super::session::in_time;
+use super::engine_call::in_time;
 use super::take::TakeRequest;
 use crate::core::listener_context::DecisionFailure;
 use crate::core::shares::Caller;

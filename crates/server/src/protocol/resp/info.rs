@@ -4,7 +4,6 @@ use std::fmt::Write;
 
 use super::RespContext;
 use super::answer::ReplyBuffer;
-use super::session::RespSession;
 
 /// The version of Redis whose protocol this is. Clients choose their commands by it.
 const REDIS_VERSION: &str = "7.0.0";
@@ -164,48 +163,6 @@ pub(super) fn hello(id: i64, answers: &mut ReplyBuffer) {
     }
     answers.bulk(b"modules");
     answers.array(0);
-}
-
-/// Answers `CLIENT` and its subcommands.
-pub(super) fn client<'a>(session: &mut RespSession<'_>, mut words: impl Iterator<Item = &'a [u8]>) {
-    let subcommand = words.next().unwrap_or_default().to_ascii_lowercase();
-    let words: Vec<&[u8]> = words.collect();
-    match (subcommand.as_slice(), words.as_slice()) {
-        (b"setname", [name]) => session.rename(name),
-        (b"getname", []) if session.name.is_empty() => session.answers.null(),
-        (b"getname", []) => session.answers.bulk(&session.name),
-        (b"id", []) => session.answers.integer(session.id),
-        (b"info", []) => {
-            let (proto, id) = (if session.answers.resp3 { 3 } else { 2 }, session.id);
-            let name = String::from_utf8_lossy(&session.name).into_owned();
-            session.answers.text(&format!("id={id} name={name} db=0 resp={proto}\n"));
-        }
-        (b"setinfo", [name, _]) => {
-            if [&b"lib-name"[..], b"lib-ver"].iter().any(|known| name.eq_ignore_ascii_case(known)) {
-                session.answers.ok();
-            } else {
-                session.answers.error("ERR Unrecognized option: expected LIB-NAME or LIB-VER");
-            }
-        }
-        (b"no-evict" | b"no-touch", [word]) if is(word, &["on", "off"]) => session.answers.ok(),
-        (b"reply", [word]) if is(word, &["on"]) => session.answers.ok(),
-        (b"tracking", [word]) if is(word, &["off"]) => session.answers.ok(),
-        (b"reply" | b"tracking", [_, ..]) => {
-            session
-                .answers
-                .error("ERR this is not offered: every command is answered, and nothing else is sent");
-        }
-        (b"setname" | b"getname" | b"id" | b"info" | b"setinfo" | b"no-evict" | b"no-touch", _) => {
-            session.answers.error("ERR syntax error");
-        }
-        (other, _) => {
-            session.answers.unknown_subcommand(other, "CLIENT SETNAME, GETNAME, ID, INFO or SETINFO");
-        }
-    }
-}
-
-fn is(word: &[u8], known: &[&str]) -> bool {
-    known.iter().any(|known| word.eq_ignore_ascii_case(known.as_bytes()))
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 mod answer;
 pub mod codec;
 mod combining;
+mod engine_call;
 mod event;
 mod info;
 mod session;

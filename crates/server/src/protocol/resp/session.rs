@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use ::event::Time;
 use engine::limit::TakeResult;
 use engine::{Engine, FeedbackInput, PreparedEvent};
 use plan::{Pipeline, Plan};
@@ -24,6 +23,7 @@ use super::RespContext;
 use super::answer::{ReplyBuffer, quoted};
 use super::codec::{RespCommand, RespLimits};
 use super::combining::{TAKES_MAX, TakeBatchSlot};
+use super::engine_call::{BUSY, in_time};
 use super::table::{self, CommandName};
 use super::take::{self, BucketCache, TakeArguments, TakeRequest};
 use super::{event, info};
@@ -31,7 +31,6 @@ use crate::api;
 use crate::core::blocking::blocking;
 use crate::core::deadline::Late;
 use crate::core::decision_log;
-use crate::core::listener_context::DecisionFailure;
 use crate::core::preparation::{LookupMode, SubmittedEvent};
 use crate::core::problem::HttpFailure;
 use crate::core::reading_pool::{INLINE_BYTES_MAX, asked_by};
@@ -269,7 +268,7 @@ impl<'f> RespSession<'f> {
                 self.name.clear();
                 self.answers.simple("RESET");
             }
-            CommandName::Client => info::client(self, words),
+            CommandName::Client => self.client(words),
             CommandName::Command => table::command(words, &mut self.answers),
             CommandName::Config => info::config(self.listener, words, &mut self.answers),
             CommandName::Info => info::info(self.listener, words, &mut self.answers),
@@ -385,8 +384,45 @@ impl<'f> RespSession<'f> {
         info::hello(self.id, &mut self.answers);
     }
 
+    /// Answers `CLIENT` and its subcommands.
+    fn client<'a>(&mut self, mut words: impl Iterator<Item = &'a [u8]>) {
+        let subcommand = words.next().unwrap_or_default().to_ascii_lowercase();
+        let words: Vec<&[u8]> = words.collect();
+        match (subcommand.as_slice(), words.as_slice()) {
+            (b"setname", [name]) => self.rename(name),
+            (b"getname", []) if self.name.is_empty() => self.answers.null(),
+            (b"getname", []) => self.answers.bulk(&self.name),
+            (b"id", []) => self.answers.integer(self.id),
+            (b"info", []) => {
+                let (proto, id) = (if self.answers.resp3 { 3 } else { 2 }, self.id);
+                let name = String::from_utf8_lossy(&self.name).into_owned();
+                self.answers.text(&format!("id={id} name={name} db=0 resp={proto}\n"));
+            }
+            (b"setinfo", [name, _]) => {
+                if [&b"lib-name"[..], b"lib-ver"].iter().any(|known| name.eq_ignore_ascii_case(known)) {
+                    self.answers.ok();
+                } else {
+                    self.answers.error("ERR Unrecognized option: expected LIB-NAME or LIB-VER");
+                }
+            }
+            (b"no-evict" | b"no-touch", [word]) if is(word, &["on", "off"]) => self.answers.ok(),
+            (b"reply", [word]) if is(word, &["on"]) => self.answers.ok(),
+            (b"tracking", [word]) if is(word, &["off"]) => self.answers.ok(),
+            (b"reply" | b"tracking", [_, ..]) => {
+                self.answers
+                    .error("ERR this is not offered: every command is answered, and nothing else is sent");
+            }
+            (b"setname" | b"getname" | b"id" | b"info" | b"setinfo" | b"no-evict" | b"no-touch", _) => {
+                self.answers.error("ERR syntax error");
+            }
+            (other, _) => {
+                self.answers.unknown_subcommand(other, "CLIENT SETNAME, GETNAME, ID, INFO or SETINFO");
+            }
+        }
+    }
+
     /// Names the connection.
-    pub(super) fn rename(&mut self, name: &[u8]) {
+    fn rename(&mut self, name: &[u8]) {
         if !is_name(name) {
             return self.answers.error(WRONG_NAME);
         }
@@ -602,27 +638,8 @@ impl<'f> RespSession<'f> {
     }
 }
 
-/// Has the engine do something in time, if there is a place for it. What is not done by then is left.
-pub(super) async fn in_time<'e, T, W>(
-    listener: &'e RespContext,
-    caller: Caller,
-    work: impl FnOnce(&'e Engine, Time) -> W,
-) -> Result<T, String>
-where
-    W: Future<Output = T>,
-{
-    let _place = listener.place(caller).map_err(|_| BUSY.to_owned())?;
-    let node = &listener.node;
-    timeout(listener.timeout(), work(&node.engine, node.now())).await.map_err(|_| {
-        let trouble = DecisionFailure::Slow;
-        node.metrics.listener_failure(&listener.plan.name, trouble.name());
-        format!("TRYAGAIN {trouble}")
-    })
-}
-
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 const WRONG_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
-const BUSY: &str = "BUSY the node is overloaded, try again later";
 
 fn late(late: Late) -> String {
     format!("TRYAGAIN {late}")
@@ -636,29 +653,12 @@ fn is_http(command: RespCommand<'_>) -> bool {
     name.eq_ignore_ascii_case(b"POST") || name.eq_ignore_ascii_case(b"HOST:") || last.starts_with(b"HTTP/")
 }
 
-fn is_name(name: &[u8]) -> bool {
-    name.len() <= NAME_BYTES_MAX && name.iter().all(u8::is_ascii_graphic)
+fn is(word: &[u8], known: &[&str]) -> bool {
+    known.iter().any(|known| word.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// A whole number, as Redis reads it: a sign for those below zero, and digits.
-pub(super) fn integer(word: &[u8]) -> Option<i64> {
-    let (negative, digits) = match word {
-        [b'-', digits @ ..] => (true, digits),
-        digits => (false, digits),
-    };
-    if digits.is_empty() {
-        return None;
-    }
-    // Below zero, as there is one number more than above.
-    let mut number: i64 = 0;
-    for byte in digits {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        number = number.checked_mul(10)?.checked_sub(i64::from(digit))?;
-    }
-    if negative { Some(number) } else { number.checked_neg() }
+fn is_name(name: &[u8]) -> bool {
+    name.len() <= NAME_BYTES_MAX && name.iter().all(u8::is_ascii_graphic)
 }
 
 fn unknown(command: RespCommand<'_>) -> String {
@@ -717,16 +717,6 @@ mod tests {
             other.abort();
             let turns = turns.load(Relaxed);
             assert!(commands == EVENTS_MAX / 2 && turns >= commands, "{turns} turns in {commands} events");
-        }
-    }
-
-    #[test]
-    fn numbers_are_read_as_redis_does() {
-        for number in [0, 7, -7, 1_234_567_890, i64::MAX, i64::MIN] {
-            assert_eq!(integer(number.to_string().as_bytes()), Some(number));
-        }
-        for wrong in ["", "-", "+1", " 1", "1 ", "1.0", "x", "9223372036854775808", "-9223372036854775809"] {
-            assert_eq!(integer(wrong.as_bytes()), None, "{wrong:?}");
         }
     }
 }

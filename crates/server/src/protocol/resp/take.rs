@@ -9,8 +9,7 @@ use plan::Plan;
 use plan::limit::{BucketError, FIELDS_MAX, LimitPlan};
 
 use super::answer::{ReplyBuffer, quoted};
-use super::codec::RespCommand;
-use super::session::integer;
+use super::codec::{RespCommand, integer};
 
 /// The take that is to be made, until it is.
 #[derive(Debug)]
