@@ -6,12 +6,11 @@ use std::cell::RefCell;
 
 use content::piece::{self, Normalisation};
 use event::{Facts, Slot, Type, Value};
-use journal::{FactTest, StoredFact, VersionDescription};
+use journal::{FactTest, StoredFact, VersionDescription, lower_case};
 use judge::Condition;
 use memchr::memmem::{self, Finder};
 
 use super::logged_scope;
-use super::matcher::contains;
 
 /// The tests of the parts of a condition between its `&&`: all of them have to be true.
 pub(super) fn of_condition(
@@ -179,6 +178,11 @@ impl PieceTest {
             is_made
         }))
     }
+}
+
+/// Returns true if a text contains another one that is in lower case, in capitals or not.
+pub(super) fn contains(value: &str, text: &str) -> bool {
+    lower_case(value).contains(text)
 }
 
 #[cfg(test)]

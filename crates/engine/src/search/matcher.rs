@@ -8,12 +8,12 @@ use content::piece::Normalisation;
 use event::{Facts, Kind, Shingle, Slot, Type, Value};
 use journal::{
     Block, DecisionHead, DecisionOutcome, DecisionSource, FactTest, IdRange, RecordId, RecordVisitor,
-    RowQuery, SearchProbe, SegmentError, VersionDescription, lower_case,
+    RowQuery, SearchProbe, SegmentError, VersionDescription,
 };
 use judge::{Action, Condition};
 
 use super::DecisionFilter;
-use super::fact_tests::{self, PieceTest, TextTest};
+use super::fact_tests::{self, PieceTest, TextTest, contains};
 use super::logged_scope;
 
 /// A key that is looked for in a pipeline.
@@ -349,11 +349,6 @@ fn has_text(value: &Value, text: &str) -> bool {
         Value::List(items) => items.iter().any(|item| contains(item, text)),
         _ => false,
     }
-}
-
-/// Returns true if a text contains another one that is in lower case, in capitals or not.
-pub(super) fn contains(value: &str, text: &str) -> bool {
-    lower_case(value).contains(text)
 }
 
 /// A decision that fits, and what fired.
