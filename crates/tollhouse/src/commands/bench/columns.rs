@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, FixedSizeBinaryArray, Int64Array, RecordBatch, StringArray};
 use arrow_ipc::writer::StreamWriter;
 
-use super::events::{ADDRESS, KEYS, TEXTS};
+use super::drawn_keys::{ADDRESS, KEYS, TEXTS};
 use crate::exit::CommandError;
 
 /// Rows of key numbers as a stream of columns. A number is another key in each column.

@@ -29,6 +29,7 @@ use ureq::Agent;
 
 #[cfg(feature = "arrow")]
 use super::columns::encode;
+use super::drawn_keys::{ADDRESS, KEYS, TEXTS};
 use super::{ServerProcess, judge};
 use crate::console::{DIM, Output, Progress};
 use crate::exit::{CommandError, Exit};
@@ -37,11 +38,6 @@ use crate::interrupt::Interrupt;
 use crate::options::{JsonOption, preset_named};
 use crate::tally::per_second;
 
-/// Keys of an event.
-pub(super) const KEYS: usize = 12;
-/// Columns whose keys are texts, and one of addresses; the others are integers.
-pub(super) const TEXTS: [usize; 2] = [1, 2];
-pub(super) const ADDRESS: usize = 0;
 /// Linux tells processes' times in units of a hundredth of a second on every architecture but Alpha and Itanium.
 const TICKS_PER_SECOND: u64 = 100;
 /// A flush begins a second after the one before it.

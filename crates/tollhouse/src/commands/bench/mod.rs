@@ -6,6 +6,7 @@
 #[cfg(feature = "arrow")]
 mod columns;
 mod costly;
+mod drawn_keys;
 mod events;
 mod judge;
 mod ledger;
