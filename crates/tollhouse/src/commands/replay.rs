@@ -19,6 +19,7 @@ use crate::clock;
 use crate::commands::report_log::{self, FlaggedSources};
 use crate::console::{DIM, Output, Progress, colour, say};
 use crate::exit::{CommandError, Exit};
+use crate::input::line_batch::{BATCH, LineBatchIter, NumberedLine};
 use crate::input::lines::{InputLine, InputLineIter};
 use crate::input::messages::STDIN;
 use crate::interrupt::Interrupt;
@@ -91,10 +92,6 @@ struct ReplayLine<'a> {
     decision: &'a DecisionJson,
 }
 
-/// Events that are decided as one batch, unless told otherwise.
-pub(super) const BATCH: u16 = 256;
-/// Bytes of lines after which a batch is cut short.
-const BATCH_BYTES: usize = 4 << 20;
 /// Bad lines that are named one by one.
 const NAMED_MAX: u64 = 20;
 /// Lines with fields that nobody knows that are named one by one.
@@ -103,8 +100,6 @@ const WARNED_MAX: u64 = 3;
 const SOURCES_SHOWN: usize = 50;
 /// Rules that the summary names.
 const RULES_SHOWN: usize = 10;
-
-type NumberedLine = (u64, InputLine);
 
 pub(crate) fn run(args: ReplayArgs) -> Result<Exit, CommandError> {
     let (reader, form) = open(&args.file, args.format)?;
@@ -224,33 +219,6 @@ impl ReplayRun {
         } else if self.tally.bad == NAMED_MAX + 1 {
             self.progress.say("further lines that are no events are only counted");
         }
-    }
-}
-
-/// Cuts lines into batches by number and size.
-pub(super) struct LineBatchIter<I> {
-    pub(super) lines: I,
-    /// Most lines of a batch.
-    pub(super) size: u16,
-}
-
-impl<I: Iterator<Item = io::Result<NumberedLine>>> Iterator for LineBatchIter<I> {
-    type Item = io::Result<Vec<NumberedLine>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let mut batch = Vec::new();
-        let mut bytes = 0;
-        while batch.len() < usize::from(self.size) && bytes < BATCH_BYTES {
-            match self.lines.next() {
-                Some(Ok(line)) => {
-                    bytes += if let InputLine::Bytes(line) = &line.1 { line.len() } else { 0 };
-                    batch.push(line);
-                }
-                Some(Err(error)) => return Some(Err(error)),
-                None => break,
-            }
-        }
-        (!batch.is_empty()).then_some(Ok(batch))
     }
 }
 

@@ -17,9 +17,9 @@ use plan::{Config, Pipeline, PipelineInput, Plan};
 use serde::Serialize;
 
 use crate::clock;
-use crate::commands::replay::{BATCH, LineBatchIter};
 use crate::console::{BOLD, DIM, Output, PLAIN, Progress, RED, TableCell, TextTable, cut, say};
 use crate::exit::{CommandError, Exit};
+use crate::input::line_batch::{BATCH, LineBatchIter};
 use crate::input::lines::{InputLine, InputLineIter};
 use crate::input::messages::STDIN;
 use crate::message_reader::ThreadsOption;
