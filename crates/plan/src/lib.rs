@@ -8,6 +8,7 @@
 pub mod aggregate;
 mod allow;
 mod block_lists;
+mod canary_scope;
 mod catalog;
 mod cluster;
 mod config;
@@ -43,6 +44,7 @@ use stats::{CancellationCheck, Catalog, NumberRegister};
 use crate::limit::LimitPlan;
 pub use allow::{AllowPlan, AllowSource};
 pub use block_lists::{BlockListPlan, BlockListSource};
+pub use canary_scope::CanaryScope;
 use catalog::{beside_sketches, catalog, fit_sketches};
 pub use cluster::ClusterPlan;
 pub use config::{
@@ -70,7 +72,7 @@ pub use notification::{
 };
 pub use pipeline::authentication::{DnsListMeaning, DnsListPlan, DnsPlan};
 pub use pipeline::block_lists::BlockListColumns;
-pub use pipeline::candidate::{Canary, CanaryScope, Candidate};
+pub use pipeline::candidate::{Canary, Candidate};
 pub use pipeline::challenge::{CHALLENGE_COST, ChallengePlan, ScriptlessWay};
 pub use pipeline::classifier::TrainingLabel;
 pub use pipeline::classifier::{ClassifierPlan, LinearView};

@@ -9,15 +9,16 @@ use data_encoding::HEXLOWER;
 use judge::LookupTable;
 use sha2::{Digest, Sha256};
 
+use super::EffectiveValue;
 use super::defaults::unsay_defaults;
+use super::file_stamps::FileStamps;
 use super::formatter;
-use super::overlays::{VersionSnapshot, source};
-use super::problem::{ConfigOrigin, ConfigProblems, ConfigSource};
-use super::reader::{LIST_BYTES_MAX, NamedFiles};
+use super::named_files::{LIST_BYTES_MAX, NamedFiles};
+use super::problem::{ConfigOrigin, ConfigProblems, ConfigSource, source};
 use super::spec::{self, SECTIONS, SectionForm, SettingType};
 use super::tree::{self, TomlEntry, TomlNode, TomlTable, TomlValue};
+use super::version_snapshot::VersionSnapshot;
 use super::view::ConfigView;
-use super::{EffectiveValue, FileStamps};
 use crate::CanaryScope;
 
 /// One pipeline's merged layers.

@@ -8,7 +8,9 @@ mod build_feature;
 mod defaults;
 mod document;
 mod endpoint;
+mod file_stamps;
 mod formatter;
+mod named_files;
 mod overlays;
 mod overrides;
 mod problem;
@@ -17,6 +19,7 @@ mod reference;
 mod scores;
 mod spec;
 mod tree;
+mod version_snapshot;
 mod view;
 
 use std::path::Path;
@@ -29,21 +32,24 @@ pub(crate) use document::{
     notification_authority_key, pattern_list_key, robot_key, table_key, template_key,
 };
 pub use endpoint::{Endpoint, EndpointError};
+pub use file_stamps::FileStamps;
 pub use formatter::format;
+use named_files::not_in_a_directory;
 pub(crate) use overlays::ConfigRecipe;
-pub use overlays::FileStamps;
-use overlays::{MainFile, source};
-pub use overlays::{PipelineOverlay, PipelineOverlays, VersionSnapshot};
+use overlays::MainFile;
+pub use overlays::{PipelineOverlay, PipelineOverlays};
 pub use overrides::Overrides;
 pub(crate) use problem::inside;
+use problem::source;
 pub use problem::{ConfigOrigin, ConfigProblem, ConfigProblems, ConfigSource, SourceKind};
 pub use problem::{expected, nearest};
-use reader::{ConfigReader, not_in_a_directory};
+use reader::ConfigReader;
 pub(crate) use reference::settings_reference;
 pub use scores::with_scores;
 pub use spec::WEIGHT_MAX;
 pub(crate) use spec::{SPACE_MAX, file_mode, parse_percentage};
 use tree::TomlValue;
+pub use version_snapshot::VersionSnapshot;
 pub(crate) use view::ConfigView;
 
 /// Text that was read: a document for each pipeline, the first of which also holds the node's sections, and what is

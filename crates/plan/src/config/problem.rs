@@ -270,3 +270,8 @@ pub(crate) fn inside(origin: &ConfigOrigin, value: &str, range: Range<usize>) ->
         None => origin.clone(),
     }
 }
+
+/// A text that no file holds, as errors name it.
+pub(super) fn source(name: &str, text: &str) -> Arc<ConfigSource> {
+    Arc::new(ConfigSource { kind: SourceKind::File, name: name.to_owned(), text: text.to_owned() })
+}
