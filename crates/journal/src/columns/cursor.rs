@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use event::{Time, Type, Value};
 
-use super::pages::{DecodedChunk, DecodedValues};
+use super::pages::{self, DecodedChunk, DecodedValues};
 use crate::encoding::{RecordWrite, variant};
 use crate::visitor::StoredFact;
 
@@ -179,7 +179,7 @@ impl<'c> ColumnEntry<'c> {
         }
     }
 
-    fn truth(&self) -> Option<bool> {
+    pub(super) fn truth(&self) -> Option<bool> {
         match &self.chunk.values {
             DecodedValues::Bools(values) if !self.is_missing() => values.get(self.values.0).copied(),
             _ => None,
@@ -194,7 +194,7 @@ impl<'c> ColumnEntry<'c> {
     }
 
     /// Puts the bytes of the value there, which may be missing. `None` if it is none of its type.
-    fn put(&self, into: &mut Vec<u8>) -> Option<()> {
+    pub(super) fn put(&self, into: &mut Vec<u8>) -> Option<()> {
         if self.is_missing() {
             into.push(0);
             return Some(());

@@ -29,8 +29,8 @@ impl WindowTake {
     }
 }
 
-/// Returns what a reading of [`Measure::limit`](super::Measure::limit) says is used: its sum over the window, with the oldest sub-window in full.
-/// Interpolated, only the share of the oldest that still lies in the window counts, rounded up.
+/// Returns what a reading of [`Measure::limit`](super::Measure::limit) says is used: its sum over the window, with the oldest
+/// sub-window in full. Interpolated, only the share of the oldest that still lies in the window counts, rounded up.
 ///
 /// `whole` is the sum over the window, `newer` that over all sub-windows but the oldest, `now` what they are as of, and
 /// `width` the length of a sub-window.

@@ -1,6 +1,7 @@
 //! Pictures as QR codes are looked for in them: grey, and no larger than needed.
 //!
-//! A picture's size and what its pixels cost are looked at before anything is unpacked: one that claims more than [`PIXELS_MAX`] pixels, or more than the budget has left, costs nothing.
+//! A picture's size and what its pixels cost are looked at before anything is unpacked: one that claims more than [`PIXELS_MAX`]
+//! pixels, or more than the budget has left, costs nothing.
 
 use crate::budget::Budget;
 
