@@ -57,7 +57,7 @@ pub(crate) fn widened(category: u32) -> u64 {
 struct CtrKeyTable {
     multiplier: u64,
     shift: u32,
-    /// Key and row; an empty place has [`Keys::NONE`] and the row of keys that are not there.
+    /// Key and row; an empty place has [`CtrKeyTable::NONE`] and the row of keys that are not there.
     places: Vec<(u64, u32)>,
 }
 

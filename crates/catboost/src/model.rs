@@ -125,7 +125,7 @@ pub(crate) struct SymmetricTree {
 pub(crate) struct TreeNode {
     pub(crate) column: u16,
     pub(crate) flip: u8,
-    /// The greatest value that does not pass: one less than [`Split::at`].
+    /// The greatest value that does not pass: one less than [`BinSplit::at`].
     pub(crate) below: u8,
     /// The number among the nodes of all trees.
     pub(crate) next: u32,
@@ -141,7 +141,7 @@ impl Model {
     /// Reads a `.cbm` file or CatBoost's JSON export, whichever the bytes are.
     ///
     /// All that the file says is checked: what comes back can be evaluated on any row without a fault. Memory and
-    /// time are bounded by a multiple of the file's length ([`Limits`]).
+    /// time are bounded by a multiple of the file's length ([`ModelLimits`]).
     pub fn from_bytes(bytes: &[u8]) -> Result<Model, ModelError> {
         if bytes.len() > ModelLimits::FILE_BYTES {
             let message = format!("a model has at most {} bytes", ModelLimits::FILE_BYTES);

@@ -4,7 +4,7 @@ use event::{Key, Kind, Shingle, Space};
 
 use crate::remote::RemoteCell;
 
-/// A key as it is looked up, with [`Cell::PAIR`] in the kind of pairs.
+/// A key as it is looked up, with [`RemoteCell::PAIR`] in the kind of pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct CellId {
     pub(crate) space: u16,

@@ -1,7 +1,7 @@
 //! Requests that are to be counted once in the whole cluster.
 //!
 //! ```text
-//! intent (token, request) ─► journal ─► Remote::claim ─► yes: its additions, with the token ─► journal
+//! intent (token, request) ─► journal ─► RemoteCluster::claim ─► yes: its additions, with the token ─► journal
 //!                                                    ├─► no: duplicate, with the token ─► journal
 //!                                                    └─► no answer: an error; claimed again with the same token
 //! ```

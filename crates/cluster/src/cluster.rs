@@ -253,7 +253,7 @@ fn replay(
 }
 
 impl ClusterCore {
-    /// Does what is due. To be called again after at most [`Inner::pause`].
+    /// Does what is due. To be called again after at most [`ClusterCore::pause`].
     fn tick(self: &Arc<ClusterCore>) {
         let now = self.environment.now();
         self.ask_numbers(now);
@@ -434,7 +434,7 @@ impl Ledger for Cluster {
         Box::pin(self.inner.wal.synced())
     }
 
-    /// Sends everything, for as long as [`Settings::drain`] says, and syncs the journal. What the cluster has not taken by
+    /// Sends everything, for as long as [`ClusterSettings::drain`] says, and syncs the journal. What the cluster has not taken by
     /// then is no error: it is sent after the next opening.
     fn close(&self) -> Result<(), LedgerError> {
         let inner = &self.inner;

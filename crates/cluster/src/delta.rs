@@ -1,7 +1,7 @@
 //! Additions made to a cell here that are not known to be in the cluster.
 //!
-//! An [`Op`] is an addition that no longer depends on what is there: what a take adds has been decided. Journals keep
-//! these. A [`Delta`] is the sum of some, as it goes to the cluster and as readings of this node see it.
+//! An [`CellOperation`] is an addition that no longer depends on what is there: what a take adds has been decided. Journals keep
+//! these. A [`CellDelta`] is the sum of some, as it goes to the cluster and as readings of this node see it.
 
 use event::{Shingle, Time};
 use stats::limit::GcraOperation;

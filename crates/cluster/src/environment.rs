@@ -1,4 +1,4 @@
-//! Environment of a node: a monotonic clock, tasks, and threads that may block. Behind [`Surroundings`] is a runtime of
+//! Environment of a node: a monotonic clock, tasks, and threads that may block. Behind [`Environment`] is a runtime of
 //! its own, or a simulation that knows no other order and no other time than its seed.
 
 use std::future::Future;

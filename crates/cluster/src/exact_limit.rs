@@ -1,7 +1,7 @@
 //! Limits that are exact: what is asked of them is decided where their counts lie, and not by what this node knows.
 //!
 //! ```text
-//! observe ─► asks ─► queue of the partition ─► round `number`, at most `ROUND_ASKS` ─► Remote::take ─► what cells had before
+//! observe ─► asks ─► queue of the partition ─► round `number`, at most `ROUND_ASKS` ─► RemoteCluster::take ─► what cells had before
 //!                          ▲                          └ no answer: the same round again, until its time is over
 //!                          └ while a round is under way what comes waits for the next
 //! ```

@@ -1,7 +1,7 @@
 //! Statistics that leave a cluster: every cell of the definitions in force, spelled out.
 //!
 //! ```text
-//! names, each once, some at a time ─► Remote::read, one round trip a shard ─► spelled
+//! names, each once, some at a time ─► RemoteCluster::read, one round trip a shard ─► spelled
 //! ```
 //!
 //! Each cell is as it was at one moment, those of different partitions at different ones: what nodes add meanwhile is in

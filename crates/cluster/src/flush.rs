@@ -1,7 +1,7 @@
 //! Batches reach the cluster.
 //!
 //! ```text
-//! collect ─► which partitions are due ─► cut: pending is the batch `number` ─► journal synced ─► Remote::write, all in one
+//! collect ─► which partitions are due ─► cut: pending is the batch `number` ─► journal synced ─► RemoteCluster::write, all in one
 //! answer  ─► Now, Before: acknowledged     an error: again, later, the same
 //!         └► Behind(has): all after `has` from the journal, as one, or as few as are not too large
 //! ```

@@ -2,9 +2,9 @@
 //! use it well.
 //!
 //! ```text
-//! observe ─► cache ─► (misses) Remote::read, one round trip a shard ─► readings
+//! observe ─► cache ─► (misses) RemoteCluster::read, one round trip a shard ─► readings
 //!               └ deltas, summed a key ─► local journal ─► answer
-//! flush   ─► a partition's deltas become one numbered batch ─► Remote::write ─► journal let go
+//! flush   ─► a partition's deltas become one numbered batch ─► RemoteCluster::write ─► journal let go
 //! ```
 //!
 //! Arrows between its modules go one way, downwards:

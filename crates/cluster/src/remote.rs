@@ -1,5 +1,5 @@
 //! A node's requests to the cluster, in terms of statistics: the seam between a node's state and the wire. Behind
-//! [`Remote`] is a real cluster, or a model of one in tests.
+//! [`RemoteCluster`] is a real cluster, or a model of one in tests.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -63,7 +63,7 @@ pub struct CellForm {
 }
 
 /// A key under its definition. For the pair of an exact distinct count, the kind is that of the count with
-/// [`Cell::PAIR`] set, and the shingle is the pair's.
+/// [`RemoteCell::PAIR`] set, and the shingle is the pair's.
 #[derive(Clone, Debug)]
 pub struct RemoteCell {
     /// The key of the cell.

@@ -1,8 +1,8 @@
 //! Cells that others than nodes have changed are read anew: what is erased, or brought in, is not answered as it was.
 //!
 //! ```text
-//! erase, import ─► the cells ─► Remote::renew, a new number for their partitions
-//! each node     ─► Remote::generations now and then ─► another number: images of that partition are let go of
+//! erase, import ─► the cells ─► RemoteCluster::renew, a new number for their partitions
+//! each node     ─► RemoteCluster::generations now and then ─► another number: images of that partition are let go of
 //! ```
 //!
 //! It costs a node one short question each time, and a change costs it what it had of a few partitions rather than all

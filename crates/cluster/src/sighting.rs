@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! observe ─► the node's sketch counts ─► queue of the partition: place, half
-//! flush   ─► summed, batch `number` ─► Remote::sight ─► what each place has from all nodes ─► the node's sketch is raised
+//! flush   ─► summed, batch `number` ─► RemoteCluster::sight ─► what each place has from all nodes ─► the node's sketch is raised
 //! read    ─► with a cell that is not known the counters of its place ─► the node's sketch is raised
 //! ```
 //!

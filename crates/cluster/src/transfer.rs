@@ -1,7 +1,7 @@
 //! Statistics that come into a cluster from elsewhere: each cell is made what it was there.
 //!
 //! ```text
-//! cells ─► Remote::read, one round trip a shard ─► those that differ ─► Remote::write ─► begun anew with what came
+//! cells ─► RemoteCluster::read, one round trip a shard ─► those that differ ─► RemoteCluster::write ─► begun anew with what came
 //! ```
 //!
 //! Nothing is added up, so a transfer can be broken off and repeated, and repeated again with what has changed at the

@@ -26,9 +26,9 @@ pub enum Normalisation {
     /// The text as it is.
     #[default]
     Exact,
-    /// The text by [`disguise::normalise`].
+    /// The text by [`obfuscation::normalise`].
     Text,
-    /// The address by [`Address::parse`]; a tagged address also gives the one without its tag. What is no address gives
+    /// The address by [`MailAddress::parse`]; a tagged address also gives the one without its tag. What is no address gives
     /// none.
     Address,
     /// The host by [`link::host`].

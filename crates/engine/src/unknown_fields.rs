@@ -52,7 +52,7 @@ impl Engine {
     /// Reads a JSON object as an event of a pipeline, and what its answer has to warn of.
     ///
     /// # Errors
-    /// See [`EventError`]: then nothing is counted.
+    /// See [`JsonEventError`]: then nothing is counted.
     pub fn read_json(
         &self,
         pipeline: &Pipeline,
@@ -70,7 +70,7 @@ impl Engine {
     /// has to warn of.
     ///
     /// # Errors
-    /// [`EventError::Unknown`]: the batch is not to be counted.
+    /// [`JsonEventError::Unknown`]: the batch is not to be counted.
     pub fn check_columns(
         &self,
         pipeline: &Pipeline,

@@ -14,7 +14,7 @@ impl Directory {
     /// ahead of it. `progress` hears of bytes read and of all bytes.
     ///
     /// # Errors
-    /// [`OpenError::Device`] of the kind `WouldBlock` if it is in use, and what the device says. What is damaged is in
+    /// [`EngineOpenError::Device`] of the kind `WouldBlock` if it is in use, and what the device says. What is damaged is in
     /// the answer.
     pub fn verify(
         &self,

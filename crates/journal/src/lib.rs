@@ -624,7 +624,7 @@ impl Journal {
         Ok(self.archive()?.oldest_first())
     }
 
-    /// See [`Archive::scan`]. Records not yet written are written first.
+    /// See [`JournalArchive::scan`]. Records not yet written are written first.
     pub fn scan(&self, visit: impl FnMut(RecordId, Record) -> bool) -> Result<SkippedData, JournalError> {
         self.archive()?.scan(visit)
     }

@@ -25,7 +25,7 @@ pub struct JournalVerification {
     pub records: u64,
     /// The parts that cannot be read.
     pub damage: Vec<JournalDamage>,
-    /// The records that once were there, and are not in [`Verified::damage`].
+    /// The records that once were there, and are not in [`JournalVerification::damage`].
     pub lacking: Vec<MissingRecords>,
     /// The list of segments is missing or damaged.
     pub is_unlisted: bool,

@@ -31,7 +31,7 @@ pub(crate) struct EvalEnv<'a> {
 /// Results of the rules of a set so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RuleResults {
-    /// The bits of [`World`] in which each rule fired.
+    /// The bits of [`ResultView`] in which each rule fired.
     pub(crate) fired: Vec<u8>,
     /// The sum of each group's rules, within its bounds, in either world.
     pub(crate) groups: Vec<[f64; 2]>,
@@ -47,7 +47,7 @@ pub(crate) enum ResultView {
 }
 
 impl ResultView {
-    /// Its bit in [`Results::fired`].
+    /// Its bit in [`RuleResults::fired`].
     pub(crate) const fn bit(self) -> u8 {
         1 << self as u8
     }

@@ -249,7 +249,7 @@ impl ReputationValue {
 }
 
 /// A value of a track. Over several keys of an event the engine takes the largest, but the least of
-/// [`TrackValue::Min`].
+/// [`AggregateFunction::Min`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AggregateFunction {
     /// The number of events; [`Type::Integer`], not negative.

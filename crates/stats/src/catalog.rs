@@ -31,7 +31,7 @@ pub struct Statistic {
 /// estimates; a track's count goes on from the estimate, other counts begin with the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
-    /// The number of the sketch: see [`Admit::sketch_of`]. Kinds that name one number share it.
+    /// The number of the sketch: see [`Admission::sketch_of`]. Kinds that name one number share it.
     pub sketch: u32,
     /// The sighting that makes a cell, 2 to 16: the counters reach 15.
     pub after: u8,
@@ -42,7 +42,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// The least and the greatest [`Admit::after`].
+    /// The least and the greatest [`Admission::after`].
     pub const AFTER: std::ops::RangeInclusive<u8> = 2..=16;
 
     /// The number of the sketch of a statistic of this name, under which its images are stored.

@@ -1,4 +1,4 @@
-//! Definitions of what a stored cell's words mean: a [`Definition`] is written once, cells name it by number.
+//! Definitions of what a stored cell's words mean: a [`CellDefinition`] is written once, cells name it by number.
 //!
 //! The number is a hash of what it names, so that it will hardly come to mean anything else, not even when the record
 //! of it is lost. After a change of configuration a cell is read with the definition that it was written with and
@@ -72,7 +72,7 @@ impl CellDefinition {
         bytes
     }
 
-    /// Reads what [`Definition::encode`] has made; `None` for anything else.
+    /// Reads what [`CellDefinition::encode`] has made; `None` for anything else.
     pub fn decode(words: &[u64]) -> Option<CellDefinition> {
         let bytes = unpack(words)?;
         let mut reader = ByteReader(&bytes);

@@ -93,7 +93,7 @@ impl ObserveRequest {
     }
 }
 
-/// The answer to a [`Request`].
+/// The answer to a [`ObserveRequest`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObserveOutcome {
     /// The request's mark was there already: nothing was added.
@@ -102,7 +102,7 @@ pub struct ObserveOutcome {
     pub readings: Vec<Reading>,
 }
 
-/// The answers to a batch of [`Request`]s, in three flat lists however many keys there are.
+/// The answers to a batch of [`ObserveRequest`]s, in three flat lists however many keys there are.
 #[derive(Clone, Debug, Default)]
 pub struct ObserveOutcomes {
     /// The end of each request's readings, and whether it was a duplicate.
@@ -242,7 +242,7 @@ impl ObserveOutcomes {
     }
 }
 
-/// Some of the readings inside [`Outcomes`], in their order.
+/// Some of the readings inside [`ObserveOutcomes`], in their order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Readings<'a> {
     briefs: &'a [PackedReading],
@@ -287,7 +287,7 @@ impl<'a> Readings<'a> {
     }
 }
 
-/// A [`Reading`] inside [`Outcomes`].
+/// A [`Reading`] inside [`ObserveOutcomes`].
 #[derive(Clone, Copy, Debug)]
 pub struct ReadingView<'a> {
     brief: &'a PackedReading,
@@ -441,7 +441,7 @@ impl Reading {
     }
 
     /// The sum of a counter over a window, both by their index in the statistic's definition; 0 where nothing was
-    /// counted. A statistic of fixed columns has one window, see [`crate::Track`].
+    /// counted. A statistic of fixed columns has one window, see [`crate::AggregateLayout`].
     pub fn sum(&self, window: usize, counter: usize) -> u64 {
         sum(&self.sums, self.counters, window, counter)
     }
@@ -537,7 +537,7 @@ pub enum LedgerError {
     /// Nobody waited for the answer any more.
     #[error("the call was ended, as its time was over or its caller had gone")]
     Stopped,
-    /// More observations in one request than [`Request::OBSERVATIONS_MAX`].
+    /// More observations in one request than [`ObserveRequest::OBSERVATIONS_MAX`].
     #[error("a request of {0} observations is too large: at most {max}", max = ObserveRequest::OBSERVATIONS_MAX)]
     TooLarge(usize),
     /// A write or sync failed, so that later additions could be lost: none is taken until the ledger is reopened.
@@ -630,7 +630,7 @@ pub trait Ledger: Send + Sync {
     ///
     /// # Errors
     /// Requests that do not fit the catalog are refused before anything is added. After an error of the store some
-    /// of the requests may have been added: with [`Request::once`] they can be sent again.
+    /// of the requests may have been added: with [`ObserveRequest::once`] they can be sent again.
     fn observe<'a>(&'a self, requests: &'a [ObserveRequest]) -> LedgerFuture<'a, ObserveOutcomes>;
 
     /// All buckets of a key; `None` if nothing is kept of it.

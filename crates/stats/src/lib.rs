@@ -1,12 +1,12 @@
 //! Statistics per key: what is kept ([`Measure`], [`Catalog`]), how it is kept (a cell of packed words, on which a
-//! [`Plan`] operates), and where: behind the [`Ledger`] trait.
+//! [`CellPlan`] operates), and where: behind the [`Ledger`] trait.
 //!
 //! ```text
 //! Request { once, observations } ─► Ledger::observe ─► Outcomes: duplicate, readings
 //!                                   one batch           as they were before each observation's own add
 //! ```
 //!
-//! A cell's state depends on the *set* of events it has seen and not on their order ([`Plan`] says exactly how), so
+//! A cell's state depends on the *set* of events it has seen and not on their order ([`CellPlan`] says exactly how), so
 //! buffers, logs, replays and late arrivals are the same operation. Times are event times and are passed in; the
 //! caller's clock is only heard by [`Ledger::maintain`], and only to let go of what has expired.
 //!

@@ -81,7 +81,7 @@ const BEHIND_MIN: u32 = 1024;
 
 /// Words of an image before its lines.
 const HEADER_WORDS: usize = 5;
-/// [`Shard::since`] of one that hears its first time next.
+/// [`SketchShard::since`] of one that hears its first time next.
 const NOT_YET: i64 = i64::MAX;
 
 /// Options of a [`Sketch`].

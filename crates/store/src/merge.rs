@@ -249,7 +249,7 @@ impl<'a> SegmentCopier<'a> {
     }
 
     /// Copies an image that was read by itself, if it is still the newest of its key. The rest is written with
-    /// [`Copy::write`].
+    /// [`SegmentCopier::write`].
     pub(crate) fn one(&mut self, at: Position, record: &LogRecord) -> Result<(), StoreError> {
         let RecordKey { space, kind, shingle } = record.key;
         let (shard, hash) = KeyHash::of(space, kind, shingle);

@@ -306,7 +306,7 @@ impl CellSlabs {
     }
 
     /// Marks the slabs that are at most half full as left, if there is more than one in sixteen of them: no new cell
-    /// comes there, and whoever goes through all cells moves those that [`Cells::is_leaving`] says.
+    /// comes there, and whoever goes through all cells moves those that [`CellSlabs::is_leaving`] says.
     pub(crate) fn leave_sparse(&mut self) -> bool {
         let half = 1 << (self.slab_bits - 1);
         let is_sparse = |slab: &Slab| slab.class != 0 && slab.live as usize * class_words(slab.class) <= half;

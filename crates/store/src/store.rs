@@ -34,7 +34,7 @@ const COLLECT: usize = 128;
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Budget for the index of all keys, the cells of some, and what is needed to write and read them. Of the index some
-    /// three quarters of it can be; whoever makes cells beyond that ([`Keys::vacancy`]) lets memory grow with the number of
+    /// three quarters of it can be; whoever makes cells beyond that ([`ShardGuard::vacancy`]) lets memory grow with the number of
     /// keys.
     pub memory_bytes: usize,
     /// A segment that has reached this length is sealed and followed by a new one.
@@ -133,7 +133,7 @@ pub struct ColdKey {
 impl Store {
     /// Number of shards.
     pub const SHARDS: usize = SHARDS;
-    /// Number of parts that keys are divided into: each shard has some of them, see [`Hash::part`].
+    /// Number of parts that keys are divided into: each shard has some of them, see [`KeyHash::part`].
     pub const PARTS: usize = SHARDS * TABLES;
 
     /// Opens a store over a device. `visit` hears of every image on disk, superseded ones and expired ones included.
@@ -299,7 +299,7 @@ impl Store {
 
     /// Writes what is dirty as one group; with `sync` all that was flushed is durable when this answers. `meaning` is
     /// asked for once no run of before is under way any more. Answers the epoch of the runs that it has ended, see
-    /// [`Run::epoch`].
+    /// [`StoreRun::epoch`].
     ///
     /// # Errors
     /// [`StoreError::Full`] if there is no room: what was to be written is dirty again, and the next flush may
@@ -754,12 +754,12 @@ impl ShardGuard<'_> {
         self.shard.again(hash, before)
     }
 
-    /// Keeps all cells of the shard in memory until [`Keys::unpin`].
+    /// Keeps all cells of the shard in memory until [`ShardGuard::unpin`].
     pub fn pin(&mut self) {
         self.shard.pins += 1;
     }
 
-    /// Ends one [`Keys::pin`].
+    /// Ends one [`ShardGuard::pin`].
     pub fn unpin(&mut self) {
         self.shard.pins -= 1;
     }
@@ -784,7 +784,7 @@ impl ShardGuard<'_> {
     }
 
     /// Changes the words of a cell that keeps its size, if it has this tag and its image could be read, and notes that it is
-    /// used. `None` if `change` says so, which must not have changed anything then, or if it takes [`Keys::change`].
+    /// used. `None` if `change` says so, which must not have changed anything then, or if it takes [`ShardGuard::change`].
     #[inline(always)]
     pub fn update<T>(
         &mut self,

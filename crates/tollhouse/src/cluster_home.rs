@@ -390,7 +390,7 @@ impl ClusterStatistics {
     /// Opens the statistics that a plan names.
     ///
     /// # Errors
-    /// [`OpenError`] as for a node.
+    /// [`ClusterOpenError`] as for a node.
     pub(crate) fn open(
         directory: &Directory,
         plan: Plan,

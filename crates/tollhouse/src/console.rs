@@ -157,7 +157,7 @@ impl Drop for Output {
     }
 }
 
-/// A cell of a [`Table`].
+/// A cell of a [`TextTable`].
 pub(crate) struct TableCell {
     text: String,
     style: Style,

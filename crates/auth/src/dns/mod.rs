@@ -121,7 +121,7 @@ pub(crate) struct DnsReply {
 /// The upstream that is asked what the cache does not know.
 pub(crate) trait DnsUpstream: Send + Sync {
     /// Asks for the records of a type that a name has: lower case, absolute, without the final dot. Comes to an end
-    /// by itself. An answer is one of the first three, or [`Answer::Failed`].
+    /// by itself. An answer is one of the first three, or [`DnsAnswer::Failed`].
     fn query(&self, name: Box<str>, kind: DnsRecordType) -> BoxFuture<'static, DnsReply>;
 }
 

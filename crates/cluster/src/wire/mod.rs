@@ -16,7 +16,7 @@
 //!
 //! While a slot is being moved its keys lie in two places, and a script over several of them is refused. Reads are then
 //! made key by key, between two looks at the node's number: if that is the same, no batch of this node came between.
-//! Writes wait until the slot has moved ([`Failure::Moving`]).
+//! Writes wait until the slot has moved ([`RemoteError::Moving`]).
 
 mod batch;
 mod changes;

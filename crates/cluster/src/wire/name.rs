@@ -34,7 +34,7 @@ pub(crate) const PREFIX_BYTES_MAX: usize = 64;
 /// The content of a cell's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct CellName {
-    /// The key of the cell, with [`Cell::PAIR`] in the kind of pairs.
+    /// The key of the cell, with [`RemoteCell::PAIR`] in the kind of pairs.
     pub(crate) key: Key,
     /// The form of the cell.
     pub(crate) form: u32,

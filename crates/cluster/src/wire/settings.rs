@@ -33,7 +33,7 @@ pub struct WireSettings {
     pub node: [u8; 16],
     /// The time to wait for a connection.
     pub connect_within: Duration,
-    /// The time for which [`super::Wire::open`] goes on trying to reach the cluster.
+    /// The time for which [`super::WireClient::open`] goes on trying to reach the cluster.
     pub open_within: Duration,
     /// The time after which it is asked again where slots are, when nothing else gives a reason.
     pub refresh_every: Duration,

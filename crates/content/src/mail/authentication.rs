@@ -2,8 +2,8 @@
 //! (RFC 8601), and as a sealer recorded them in `ARC-Authentication-Results` (RFC 8617).
 //!
 //! Anybody can write such a field. Only fields count that name a server of the configured list and stand above all that
-//! the outside could have written: see [`Trust::received`]. That server must remove fields from outside under its name
-//! (RFC 8601, section 5).
+//! the outside could have written: see [`AuthenticationTrust::received`]. That server must remove fields from outside under its
+//! name (RFC 8601, section 5).
 
 use event::{Facts, Slot, Value};
 

@@ -1,6 +1,6 @@
 //! Obfuscation of a text: its extent, and spaced-out or digit-written words put right.
 //!
-//! [`Disguise::count`] looks at a text as it was written. [`undo`] takes what [`crate::text::plain`] made of it:
+//! [`ObfuscationCounts::count`] looks at a text as it was written. [`deobfuscate`] takes what [`crate::text::plain`] made of it:
 //! what is left there is no matter of Unicode but of reading, so it is done only where hardly anything else can be
 //! meant: `v i a g r a`, `v.i.a.g.r.a`, `v1agra`, `c@sino`.
 
@@ -53,8 +53,8 @@ pub struct ObfuscationCounts {
 }
 
 impl ObfuscationCounts {
-    /// Counts what is written in a text, all but [`Disguise::leet_words`] and [`Disguise::spaced_words`]. One pass;
-    /// ASCII has nothing of it.
+    /// Counts what is written in a text, all but [`ObfuscationCounts::leet_words`] and [`ObfuscationCounts::spaced_words`]. One
+    /// pass; ASCII has nothing of it.
     pub fn count(&mut self, written: &str) {
         if written.is_ascii() {
             return;
@@ -196,7 +196,7 @@ fn close_gaps(plain: &str) -> (Option<String>, usize) {
 }
 
 /// The form of a text in which phrases are looked for and texts are compared: [`crate::text::normalise`] with words put
-/// together by [`undo`] before. Not idempotent: a digit that stays becomes `0`, and might be a letter the next time.
+/// together by [`deobfuscate`] before. Not idempotent: a digit that stays becomes `0`, and might be a letter the next time.
 pub fn normalise(written: &str) -> String {
     fold(&deobfuscate(&plain(written)).text)
 }

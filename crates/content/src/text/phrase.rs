@@ -25,7 +25,7 @@ pub const PHRASE_BYTES_MAX: usize = 256;
 pub const WEIGHT_MAX: f64 = 1_000.0;
 /// Most classes of a set.
 pub const CLASSES_MAX: usize = 64;
-/// Most entries that [`Found::matched`] names.
+/// Most entries that [`PhraseMatches::matched`] names.
 pub const MATCHED_MAX: usize = 20;
 
 /// One line of a file: `class`, `weight`, `phrase` and, if it is not to count for ever, `expires`, with tabs between.

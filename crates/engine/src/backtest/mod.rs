@@ -1,8 +1,9 @@
 //! Backtests of other rules and models: the rows of a journal judged anew.
 //!
-//! [`Backtest::judge`] takes a block and can run on any thread; [`Tally::add`] takes what it answers, in the order of
-//! [`Archive::newest_first`](journal::Archive::newest_first), and [`Tally::report`] tells it all. Rows are read as they were logged. Of facts that a
-//! row's version did not log nothing is assumed: what needs them is left out, and named.
+//! [`Backtest::judge`] takes a block and can run on any thread; [`BacktestTally::add`] takes what it answers, in the order of
+//! [`JournalArchive::newest_first`](journal::JournalArchive::newest_first), and [`BacktestTally::report`] tells it all. Rows are
+//! read as they were logged. Of facts that a row's version did not log nothing is assumed: what needs them is left out, and
+//! named.
 //!
 //! [`Engine::backtest_sample`](crate::Engine::backtest_sample) and [`Engine::backtest`](crate::Engine::backtest) do so over the
 //! journal of an engine that is at work.
@@ -47,7 +48,7 @@ pub struct BacktestQuery {
     /// Only events before this time.
     pub to: Option<Time>,
     /// Feedback classes that say that an event should have been caught; all other judgements say that it should not. If empty,
-    /// what `[reports]` says of them; where that says nothing, those of [`Question::BAD`].
+    /// what `[reports]` says of them; where that says nothing, those of [`BacktestQuery::BAD`].
     pub bad: Vec<String>,
     /// Actions that catch an event. Empty for all but `accept`.
     pub caught: Vec<Action>,

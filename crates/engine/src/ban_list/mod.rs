@@ -570,7 +570,7 @@ impl BanList {
     }
 
     /// The next of those that hold, in the order in which they were put on; `rest` is what is left of
-    /// [`Changes::new`], `None` once all are told. What has changed again since then is told with the next changes.
+    /// [`BanChanges::new`], `None` once all are told. What has changed again since then is told with the next changes.
     pub fn page(&self, rest: &mut Option<RangeInclusive<u64>>, now: Time) -> Vec<Ban> {
         let Some(range) = rest.take() else { return Vec::new() };
         let table = self.table.lock();

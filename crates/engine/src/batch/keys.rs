@@ -55,7 +55,7 @@ pub(super) enum ObservationSource {
     Label(TableIndex<LabelPlan>),
 }
 
-/// The columns of a [`Source`].
+/// The columns of a [`ObservationSource`].
 struct SourceColumns<'a> {
     kind: Kind,
     /// The shingles of the key, or of a distinct count's owner.

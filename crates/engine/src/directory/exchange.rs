@@ -551,7 +551,7 @@ impl Directory {
     /// The statistics of a directory that no process has open.
     ///
     /// # Errors
-    /// [`PortableError::Open`].
+    /// [`StatisticsExchangeError::Open`].
     pub fn statistics(&self) -> Result<impl ExportableStatistics + use<>, StatisticsExchangeError> {
         let (ledger, _) = self.open_ledger(None)?;
         Ok(ledger)
@@ -561,7 +561,7 @@ impl Directory {
     /// Bounded memory; goes through the home once.
     ///
     /// # Errors
-    /// [`PortableError`]. What cannot be read is counted in the answer.
+    /// [`StatisticsExchangeError`]. What cannot be read is counted in the answer.
     pub fn export_statistics(
         &self,
         home: &mut dyn ExportableStatistics,
@@ -601,7 +601,7 @@ impl Directory {
     /// hearing of the cells read so far. But for a merge that is interrupted, all of it is taken in or nothing.
     ///
     /// # Errors
-    /// [`PortableError`].
+    /// [`StatisticsExchangeError`].
     pub fn import_statistics(
         &self,
         plan: &Plan,
@@ -631,7 +631,7 @@ impl Directory {
     /// there were.
     ///
     /// # Errors
-    /// [`PortableError`], and what `each` says.
+    /// [`StatisticsExchangeError`], and what `each` says.
     pub fn read_statistics(
         &self,
         here: &NumberRegister,

@@ -104,7 +104,7 @@ impl Directory {
     /// copy is a data directory itself.
     ///
     /// # Errors
-    /// [`OpenError::Device`] of the kind `WouldBlock` if it is in use; or what could not be read or written.
+    /// [`EngineOpenError::Device`] of the kind `WouldBlock` if it is in use; or what could not be read or written.
     pub fn snapshot(&self, target: &Path) -> Result<(), EngineOpenError> {
         let (ledger, _) = self.open_ledger(None)?;
         let journal = self.journal_path();

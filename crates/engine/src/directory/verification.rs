@@ -92,7 +92,7 @@ impl Directory {
     /// newest event lies ahead of `now` are let go of: their limits are open again, their counts begin anew.
     ///
     /// # Errors
-    /// [`OpenError::Device`] of the kind `WouldBlock` if it is in use, and what cannot be read or written.
+    /// [`EngineOpenError::Device`] of the kind `WouldBlock` if it is in use, and what cannot be read or written.
     pub fn repair(&self, now: Time) -> Result<Repairs, EngineOpenError> {
         let secret = self.secret()?.fingerprint();
         let mut repaired = Repairs::default();

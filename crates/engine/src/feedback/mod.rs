@@ -10,7 +10,7 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | reporter and event | the [`Word`] that stands |
+//! | reporter and event | the [`Vote`](vote::Vote) that stands |
 //! | reporter and thing | that the reporter has spoken on it |
 //! | thing and side | how many have, and whether one of them decides |
 //! | thing, side and number | who was the first, second, ... to |

@@ -12,7 +12,7 @@ pub(super) struct Vote {
     /// The number of votes that came before, with this one; 0 for none.
     pub(super) number: u16,
     seconds: u64,
-    /// [`Word::tag`] of the class.
+    /// [`Vote::tag`] of the class.
     pub(super) class: u16,
     /// The amount that was added to each counter.
     pub(super) weight: u8,

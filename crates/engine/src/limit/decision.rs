@@ -263,7 +263,7 @@ impl<'a> PendingTake<'a> {
         TakeDecision { taken, refused, by_limit: false, wants_retry: false }
     }
 
-    /// Returns what the next readings say, in the order of [`Asked::observations`].
+    /// Returns what the next readings say, in the order of [`PendingTake::observations`].
     pub(crate) fn decided<S: Into<LimitReading>>(
         &self,
         readings: &mut impl Iterator<Item = S>,

@@ -9,9 +9,9 @@
 //! snapshot. A [`LimitPlan`] is made of a `[[limit]]` of the configuration, or by whoever reads the limits of other
 //! programs: nothing here depends on where it came from.
 //!
-//! Several limits for one request are one call of [`Engine::take`]: all are taken, and one that counts only what is allowed
-//! is given back, in a second request, if another refuses. In between others may find less than there is, never more: the
-//! ledger goes from key to key and holds no two of them at once.
+//! Several limits for one request are one call of [`Engine::take`](crate::Engine::take): all are taken, and one that counts only
+//! what is allowed is given back, in a second request, if another refuses. In between others may find less than there is, never
+//! more: the ledger goes from key to key and holds no two of them at once.
 
 pub(crate) mod decision;
 pub(crate) mod key;
@@ -56,7 +56,7 @@ pub struct TakeResult {
     pub allowed: bool,
     /// True if the take is over the limit, and the caller is not to hear of it.
     pub silent: bool,
-    /// True if the take is over the limit, whatever the caller hears. Never so for a shadow ban, where [`Taken::silent`] says
+    /// True if the take is over the limit, whatever the caller hears. Never so for a shadow ban, where [`TakeResult::silent`] says
     /// it.
     pub over: bool,
     /// Most that could be taken at once.

@@ -25,7 +25,7 @@ impl Engine {
     /// The key of a request: `value` gives those of the fields, which are normalised as the limit says.
     ///
     /// # Errors
-    /// [`KeyError`], if a field is missing or gives nothing.
+    /// [`LimitKeyError`], if a field is missing or gives nothing.
     pub fn limit_key_of<'v>(
         &self,
         limit: &LimitPlan,
@@ -196,7 +196,8 @@ impl Engine {
         }
     }
 
-    /// Gives back to a limit. `taken` is when it was taken, if that is known: see [`Taken::time`]. Never more than was used.
+    /// Gives back to a limit. `taken` is when it was taken, if that is known: see [`TakeResult::time`](super::TakeResult::time).
+    /// Never more than was used.
     ///
     /// # Errors
     /// The ledger's.

@@ -137,7 +137,7 @@ impl TokenKeys {
         ObserveRequest { observations, ..ObserveRequest::default() }
     }
 
-    /// Returns what is to be added so that the event counts as its training label says, given the answer to [`Tokens::look`];
+    /// Returns what is to be added so that the event counts as its training label says, given the answer to [`TokenKeys::look`];
     /// `None` if it does already. All of it is one request: kept or lost together in a crash.
     ///
     /// What the event has taught before is taken back to the last bit: its own key keeps the step that it was, and what
@@ -177,7 +177,7 @@ impl TokenKeys {
         Some(ObserveRequest { observations, ..ObserveRequest::default() })
     }
 
-    /// Each token with what is known of it and what that adds, given the answer to [`Tokens::look`]. Their texts come
+    /// Each token with what is known of it and what that adds, given the answer to [`TokenKeys::look`]. Their texts come
     /// from the same facts.
     pub(crate) fn shares<'f, 'v>(
         &self,
@@ -232,7 +232,7 @@ pub(crate) struct ClassifierReading {
 }
 
 impl ClassifierReading {
-    /// The facts of the answer to [`Tokens::look`]; `None` if it could not be read.
+    /// The facts of the answer to [`TokenKeys::look`]; `None` if it could not be read.
     pub(crate) fn of<'v>(
         asked: &TokenKeys,
         mut views: impl Iterator<Item = ReadingView<'v>>,

@@ -102,7 +102,7 @@ impl ColumnarSink for Vec<u8> {
     }
 }
 
-/// Writes a file. What was written of it is of no use before [`Writer::finish`].
+/// Writes a file. What was written of it is of no use before [`ColumnarWriter::finish`].
 pub(crate) struct ColumnarWriter<S: ColumnarSink = BlobSink> {
     /// The path that is named as having failed.
     path: PathBuf,
@@ -630,7 +630,7 @@ impl ColumnBuilder {
         }
     }
 
-    /// Adds the row's value, one that [`Column::takes`].
+    /// Adds the row's value, one that [`ColumnBuilder::takes`].
     #[inline]
     fn value(&mut self, value: ValueRef<'_>, items: &mut usize) -> encoding::Result<()> {
         match value {

@@ -2,7 +2,7 @@
 //! every value knows its origin. What it means is compiled into a [`crate::Plan`].
 //!
 //! One language for all: a preset is a file of it without the node's sections, and so is the file of a further
-//! pipeline. Reading never stops at the first error: [`Problems`] lists all.
+//! pipeline. Reading never stops at the first error: [`ConfigProblems`] lists all.
 
 mod build_feature;
 mod defaults;

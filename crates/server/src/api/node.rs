@@ -53,7 +53,7 @@ impl From<engine::KeptSnapshot> for KeptSnapshotJson {
 #[schema(as = Health)]
 pub struct HealthJson {
     /// `ok`, or `degraded` if the node answers although something is wrong; a node that does not answer says so by a
-    /// [`Problem`].
+    /// [`ProblemJson`](super::ProblemJson).
     pub status: String,
     /// Version of the program.
     pub version: String,

@@ -24,7 +24,7 @@ use crate::core::clock::Clock;
 use crate::core::decision_times::{DecisionTimes, SECONDS};
 use crate::core::telemetry::RequestTrace;
 
-/// The media type of [`Metrics::page`].
+/// The media type of [`ServerMetrics::page`].
 pub(crate) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The routes of HTTP that decide on one event.

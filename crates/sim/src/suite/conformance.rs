@@ -8,7 +8,7 @@ use stats::{
 
 use super::*;
 
-/// The suite. The ledger has the [`catalog`] and is empty; `most` is the least that its counters
+/// The suite. The ledger has the [`catalog`](super::catalog) and is empty; `most` is the least that its counters
 /// saturate at.
 ///
 /// # Panics

@@ -68,7 +68,7 @@ impl CellHead {
         }
     }
 
-    /// Returns whether what [`Head::write`] makes of it is what was read, and the times are in order.
+    /// Returns whether what [`CellHead::write`] makes of it is what was read, and the times are in order.
     pub(crate) fn check(&self, words: &[u64]) -> bool {
         let mut again = [0; LONG_WORDS];
         self.write(&mut again);

@@ -261,7 +261,7 @@ impl ApplyScratch {
         }
     }
 
-    /// Ends what [`Inner::find`] has begun.
+    /// Ends what [`EmbeddedCore::find`] has begun.
     fn let_go(&self, run: &StoreRun<'_>) {
         self.groups.visit(run, |_, _, mut keys| keys.unpin());
     }

@@ -11,7 +11,7 @@ use crate::cell_export::{CellDecoder, CheckedCell, ExportedCell, spelled};
 use crate::definition::{CellDefinition, CompiledDefinition, translated};
 use crate::ledger::LedgerError;
 
-/// Counts of what [`Embedded::export`] went through.
+/// Counts of what [`EmbeddedLedger::export`] went through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LedgerExportReport {
     /// Cells that were given out.
@@ -22,7 +22,7 @@ pub struct LedgerExportReport {
     pub lost: u64,
 }
 
-/// Counts of what an [`Importer`] did.
+/// Counts of what an [`LedgerImporter`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LedgerImportReport {
     /// Cells that were made.
@@ -53,7 +53,7 @@ pub struct LedgerImporter<'a> {
 }
 
 impl EmbeddedLedger {
-    /// All definitions that cells may have, the present catalog's and earlier ones, as [`Embedded::export`] counts
+    /// All definitions that cells may have, the present catalog's and earlier ones, as [`EmbeddedLedger::export`] counts
     /// them.
     pub fn definitions(&self) -> Vec<CellDefinition> {
         let world = self.inner.catalog();
@@ -186,7 +186,7 @@ impl LedgerImporter<'_> {
     }
 
     /// Adds cells: as they are where there is none, and merged into the ones that are there, under the definition in
-    /// force. What of another layout fits nowhere is dropped, as with [`Embedded::set_catalog`]. Waits for the disk
+    /// force. What of another layout fits nowhere is dropped, as with [`EmbeddedLedger::set_catalog`]. Waits for the disk
     /// when much is not written yet.
     ///
     /// # Errors

@@ -113,7 +113,8 @@ impl fmt::Display for Durability {
 pub struct Options {
     /// Budget for cells in memory, the directory of all keys, and what reading and writing them takes; a run of some thousand
     /// observations may exceed it until it has been applied. Of the directory, some 15 bytes a key, about two thirds of the
-    /// budget can be, but in any case a MiB. Beyond that new keys are only estimated, see [`Census::directory_max_bytes`].
+    /// budget can be, but in any case a MiB. Beyond that new keys are only estimated, see
+    /// [`LedgerCensus::directory_max_bytes`](crate::LedgerCensus::directory_max_bytes).
     pub memory_bytes: usize,
     /// A segment of the log that has reached this length is followed by a new one.
     pub segment_bytes: u32,
@@ -175,7 +176,7 @@ struct EmbeddedCounters {
     damaged: AtomicU64,
 }
 
-/// Findings of [`Embedded::verify`].
+/// Findings of [`EmbeddedLedger::verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerVerification {
     /// The verification of the files.

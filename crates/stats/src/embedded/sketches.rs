@@ -2,7 +2,7 @@
 //! them when it is closed and with a snapshot. A crash loses the sightings since a shard was written, and no admitted key; it
 //! is noticed, and what is new to the sketches is then called estimated for half of their life.
 //!
-//! Behind a directory that is full stands one more for keys of all kinds, see [`Overflow`].
+//! Behind a directory that is full stands one more for keys of all kinds, see [`OverflowSketch`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -112,7 +112,7 @@ impl AggregateLayout {
     /// Most decayed sums.
     pub const DECAYED_MAX: usize = 4;
 
-    /// Checks, and puts the columns in the order of [`Column`]. First, last and count are kept in any case: they share
+    /// Checks, and puts the columns in the order of [`AggregateColumn`]. First, last and count are kept in any case: they share
     /// two words.
     ///
     /// # Errors

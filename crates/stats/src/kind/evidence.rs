@@ -88,8 +88,8 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Returns what a [`View`] or [`Reading`] of a [`EvidenceForm`] says, given its `sum`; nothing was learned of a
-    /// key never seen.
+    /// Returns what a [`ReadingView`](crate::ReadingView) or [`Reading`](crate::Reading) of an [`EvidenceForm`] says, given its
+    /// `sum`; nothing was learned of a key never seen.
     pub fn of(sum: impl Fn(usize, usize) -> u64) -> Evidence {
         let [bad, good, weight] = [0, 1, 2].map(|column| sum(0, column).cast_signed());
         Evidence { bad, good, weight }

@@ -368,7 +368,7 @@ impl PartialEq for CounterAmounts {
 
 impl Eq for CounterAmounts {}
 
-/// One bucket of a [`Timeline`].
+/// One bucket of a [`Timeline`](crate::Timeline).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimelineBucket {
     /// The start of the bucket.

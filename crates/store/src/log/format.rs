@@ -22,7 +22,7 @@
 
 /// Most words of a value.
 pub const WORDS_MAX: usize = u16::MAX as usize;
-/// [`crate::log::Visit::expires_minutes`] of what never expires.
+/// [`crate::log::VisitedRecord::expires_minutes`] of what never expires.
 pub const NEVER: u32 = u32::MAX;
 
 pub(crate) const FORMAT: u16 = 2;

@@ -11,7 +11,7 @@
 //! segment.
 //!
 //! What is promised, and tested with crash images:
-//! * A group is found after a crash wholly or not at all; after [`Writer::commit`] with `sync` has answered,
+//! * A group is found after a crash wholly or not at all; after [`LogWriter::commit`] with `sync` has answered,
 //!   wholly. That holds across segments.
 //! * Rot costs a record, or, where it hits the 64 bytes in front of a frame, at most 1 MiB of records. It is found
 //!   by opening without hints, by [`Log::verify`], and by reading the record. In the last group, if the log was not
@@ -53,13 +53,13 @@ use writer::WriterState;
 #[derive(Clone, Debug)]
 pub struct LogOptions {
     /// A segment that has reached this length is sealed, synced and followed by a new one. At most
-    /// [`Options::SEGMENT_BYTES_MAX`]; every segment costs an open file. While little counts, segments are shorter, down to
+    /// [`LogOptions::SEGMENT_BYTES_MAX`]; every segment costs an open file. While little counts, segments are shorter, down to
     /// a MiB: what is dead can only be let go of segment by segment.
     pub segment_bytes: u32,
 }
 
 impl LogOptions {
-    /// Longest [`Options::segment_bytes`].
+    /// Longest [`LogOptions::segment_bytes`].
     pub const SEGMENT_BYTES_MAX: u32 = SEGMENT_BYTES_MAX as u32;
 }
 
@@ -417,7 +417,7 @@ impl Log {
     /// Answers false, and does nothing, if there is none or it is the active one. Waits for the writer.
     ///
     /// # Errors
-    /// [`Writer::commit`]'s or the device's.
+    /// [`LogWriter::commit`]'s or the device's.
     pub fn remove(&self, slot: u16) -> Result<bool, StoreError> {
         let mut writer = self.begin()?;
         let Some(segment) = self.segment(slot).filter(|_| writer.active_slot() != slot) else {
@@ -525,10 +525,10 @@ impl Log {
     }
 
     /// Makes `target`, which must be missing or empty, a directory with all that the log has; see
-    /// [`Writer::snapshot`].
+    /// [`LogWriter::snapshot`].
     ///
     /// # Errors
-    /// As [`Writer::snapshot`].
+    /// As [`LogWriter::snapshot`].
     pub fn snapshot(&self, target: &Path) -> Result<(), StoreError> {
         self.begin()?.snapshot(target)
     }
@@ -537,7 +537,7 @@ impl Log {
     /// A log that is dropped instead loses nothing but the hint of its active segment.
     ///
     /// # Errors
-    /// As [`Writer::commit`].
+    /// As [`LogWriter::commit`].
     pub fn close(&self) -> Result<(), StoreError> {
         self.begin()?.close()
     }

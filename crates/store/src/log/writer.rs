@@ -241,7 +241,7 @@ impl<'a> LogWriter<'a> {
 
     /// Adds a record to the group, without the zero words at its end. It expires at `expires`, in microseconds since
     /// the Unix epoch, rounded up to a minute, and not before the present floor has passed. It can be read at the
-    /// answered position once [`Log::is_written`] says so, at the latest after [`Writer::commit`].
+    /// answered position once [`Log::is_written`] says so, at the latest after [`LogWriter::commit`].
     ///
     /// # Errors
     /// [`StoreError::TooLarge`] for a value of more than [`WORDS_MAX`] words, which changes nothing. After any other
@@ -320,7 +320,7 @@ impl<'a> LogWriter<'a> {
     /// but the group goes on.
     ///
     /// # Errors
-    /// As [`Writer::commit`].
+    /// As [`LogWriter::commit`].
     pub fn seal(&mut self) -> Result<(), StoreError> {
         let done = self.end_segment();
         self.settle(done)
@@ -338,7 +338,7 @@ impl<'a> LogWriter<'a> {
     /// that is possible, durably. It can be opened like the log itself. Writing waits meanwhile.
     ///
     /// # Errors
-    /// As [`Writer::commit`], or the device's, which leaves the log as it is.
+    /// As [`LogWriter::commit`], or the device's, which leaves the log as it is.
     pub fn snapshot(&mut self, target: &Path) -> Result<(), StoreError> {
         self.commit(true)?;
         self.seal()?;
@@ -404,7 +404,7 @@ impl<'a> LogWriter<'a> {
     /// that push under a lock of their own, and call this without it.
     ///
     /// # Errors
-    /// As [`Writer::push`].
+    /// As [`LogWriter::push`].
     pub fn spill(&mut self) -> Result<(), StoreError> {
         if self.state.frame.len() * 2 > self.state.limit && !self.over {
             let made = self.make_room(self.state.limit / 2);

@@ -71,7 +71,7 @@ impl<'x> MailHeader<'x> {
         MailHeader::read_until(raw, |_| false, defects)
     }
 
-    /// Reads like [`Header::read`], but a line for which `ends` holds ends the header, too, and is part of the rest.
+    /// Reads like [`HeaderField::read`], but a line for which `ends` holds ends the header, too, and is part of the rest.
     pub(super) fn read_until(
         raw: &'x [u8],
         ends: impl Fn(&[u8]) -> bool,

@@ -4,7 +4,7 @@
 //! the rest of the message for each boundary that never comes, and nests its result as deep as the sender likes;
 //! this one goes over the delimiter lines once, with a stack of at most [`DEPTH_MAX`] open levels, and returns a
 //! flat list. Addresses and `Received` fields are read by `mail-parser`; encoded words, parameters and transfer
-//! encodings here ([`words`], [`params`], [`decode`]), because hostile mail breaks them where readers mend them.
+//! encodings here ([`encoded_word`], [`media_type`], [`decode`]), because hostile mail breaks them where readers mend them.
 
 mod decode;
 pub(crate) mod encoded_word;

@@ -49,9 +49,9 @@ pub enum MilterStep {
     Silent,
     /// The session gives this answer.
     Reply(MilterReply<'static>),
-    /// More of the envelope is known, and a reply is waited for: see [`Session::envelope`].
+    /// More of the envelope is known, and a reply is waited for: see [`MilterSession::envelope`].
     Envelope(EnvelopeProgress),
-    /// The message is whole: [`Session::finish`] has what is known of it.
+    /// The message is whole: [`MilterSession::finish`] has what is known of it.
     Decide,
     /// The conversation is over.
     End,

@@ -2,7 +2,7 @@
 //! terminal (<https://redis.io/docs/latest/develop/reference/protocol-spec/>). Requests are the same in RESP2 and RESP3.
 //!
 //! Bytes are taken as they come. Nothing is allocated by a length that the peer states: a bulk string's bytes are kept as
-//! they arrive, up to [`Limits::command_bytes_max`] for the whole command. What was read of a command is never read again,
+//! they arrive, up to [`RespLimits::command_bytes_max`] for the whole command. What was read of a command is never read again,
 //! however it is cut.
 
 /// Longest line of words, as in Redis.
@@ -135,7 +135,7 @@ impl RespDecoder {
     /// The next command that is whole. Linear in the bytes that were not read before.
     ///
     /// # Errors
-    /// [`ProtocolError`]: nothing after it can be read.
+    /// [`RespProtocolError`]: nothing after it can be read.
     pub fn next_command(&mut self, limits: RespLimits) -> Result<Option<RespCommand<'_>>, RespProtocolError> {
         self.forget();
         loop {

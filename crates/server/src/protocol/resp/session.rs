@@ -102,7 +102,7 @@ impl<'f> RespSession<'f> {
         RespLimits { known: self.known, ..self.limits }
     }
 
-    /// Takes in a command: answers it, or has it wait for [`Session::settle`]. Limits are those of the plan.
+    /// Takes in a command: answers it, or has it wait for [`RespSession::settle`]. Limits are those of the plan.
     pub(super) async fn take_in(&mut self, command: RespCommand<'_>, plan: &Plan) -> ControlFlow<()> {
         self.commands.inc();
         let name = command.get(0).unwrap_or_default();

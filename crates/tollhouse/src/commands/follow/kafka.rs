@@ -208,7 +208,7 @@ impl KafkaTopic {
         taken
     }
 
-    /// Returns the offsets up to which the topic is taken with what [`Topic::take`] has returned.
+    /// Returns the offsets up to which the topic is taken with what [`KafkaTopic::take`] has returned.
     fn offsets(&self) -> &TopicOffsets {
         &self.reading.offsets
     }
