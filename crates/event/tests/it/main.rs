@@ -4,3 +4,4 @@ mod arrows;
 mod dependencies;
 mod names;
 mod sources;
+mod workflow;
