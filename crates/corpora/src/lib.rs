@@ -5,9 +5,10 @@
 //! assert!(!corpora::files(&folder).is_empty());
 //! ```
 //!
-//! A set is looked for in three places: under `TOLLHOUSE_TEST_DATA`, in `test-data/` (where `scripts/test-data` puts the
-//! complete sets), and beside the workspace. The small cases that may ship lie in `corpora/peers/`, and stand in for a
-//! set that was not fetched.
+//! A set is looked for under `TOLLHOUSE_TEST_DATA` and in `test-data/`, where `scripts/test-data` puts the complete sets. The
+//! small cases that may ship lie in `corpora/peers/`, and stand in for a set that was not fetched.
+
+#![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,6 @@ pub fn folder(name: &str) -> Option<PathBuf> {
     let places = [
         std::env::var_os("TOLLHOUSE_TEST_DATA").map(PathBuf::from),
         Some(root.join("test-data")),
-        Some(root.join("../shared/data")),
         Some(root.join("corpora/peers")),
     ];
     let found = places.into_iter().flatten().map(|place| place.join(name)).find(|path| path.exists());
