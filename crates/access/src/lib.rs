@@ -7,6 +7,8 @@
 //!
 //! All files are made by crate `disk`: readable by their owner alone. Nothing here reads the clock or knows a wire.
 
+#![forbid(unsafe_code)]
+
 pub mod audit;
 mod id_token;
 mod role;

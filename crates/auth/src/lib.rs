@@ -8,6 +8,8 @@
 //! What is not known in time is missing, or says `temperror`; it is never guessed. All of it becomes facts, which the
 //! journal keeps: what is judged again later asks nobody.
 
+#![forbid(unsafe_code)]
+
 mod dns;
 mod dns_lists;
 mod metrics;

@@ -20,6 +20,8 @@
 //!
 //! The crate knows the network; what a count means it leaves to `stats`. `docs/operating/cluster.md` says what is promised.
 
+#![forbid(unsafe_code)]
+
 mod batch;
 mod cache;
 mod call;

@@ -8,6 +8,8 @@
 //! Everything that a data directory holds is made here: files with the mode 0600, directories with 0700, whatever the
 //! process's mask says, because they hold addresses, subjects and secrets.
 
+#![forbid(unsafe_code)]
+
 mod device;
 mod file;
 pub mod log;

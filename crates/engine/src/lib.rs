@@ -4,6 +4,8 @@
 //! futures wait for the ledger and the journal only, and any executor can drive them. It reads no clock: arrivals
 //! are passed in.
 
+#![forbid(unsafe_code)]
+
 mod aggregate;
 mod anomalies;
 pub mod backtest;

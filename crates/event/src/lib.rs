@@ -4,6 +4,8 @@
 //! that `judge` reads, and neither knows the other. This crate does no I/O, reads no clock and knows no wire
 //! format. A [`Table`] is the list whose entries others point at.
 
+#![forbid(unsafe_code)]
+
 mod address;
 mod facts;
 mod key;

@@ -3,6 +3,8 @@
 //! Pure and bounded: bytes and a time in, an answer out. What is used once is remembered by the ledger, what is counted is
 //! counted by the pipeline; here is only what can be known from the bytes and the [`Keyring`](keyring::Keyring).
 
+#![forbid(unsafe_code)]
+
 pub mod application;
 pub mod bait;
 pub mod challenge;

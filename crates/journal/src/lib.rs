@@ -8,6 +8,8 @@
 //!
 //! Schemas and configurations that rows refer to are files of their own beside the segments, named by content.
 
+#![forbid(unsafe_code)]
+
 mod archive;
 mod block;
 mod block_summaries;

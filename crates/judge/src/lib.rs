@@ -9,6 +9,8 @@
 //! year. A condition always ends, and what it costs and reads is known before it runs. The language is
 //! described in `docs/guides/rules.md`.
 
+#![forbid(unsafe_code)]
+
 mod action;
 mod bound_model;
 mod bounds;

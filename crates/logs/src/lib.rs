@@ -7,6 +7,8 @@
 //! Pure and bounded: a line, the present and a zone in, a reading out. A line is read in time linear in its length;
 //! patterns that need steps back have a number of them. Files are read by whoever asks.
 
+#![forbid(unsafe_code)]
+
 pub mod columns;
 pub mod crowdsec;
 pub mod csv;

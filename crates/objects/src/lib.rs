@@ -12,6 +12,8 @@
 //! again takes the place of what was, and what was uploaded half is not seen. (Programs that list files see it: they have
 //! each row once all the same, some of them before others.)
 
+#![forbid(unsafe_code)]
+
 mod bucket;
 mod device;
 mod erasure;

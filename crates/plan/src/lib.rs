@@ -5,6 +5,8 @@
 //! features, the readings, what models say. A rule or a model that asks for a reading nobody asked for yet gets a
 //! column of its own for it, so what is read is known before any event comes.
 
+#![forbid(unsafe_code)]
+
 pub mod aggregate;
 mod allow;
 mod block_lists;

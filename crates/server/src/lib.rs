@@ -20,6 +20,8 @@
 //! them; [`protocol`] has a folder for each. This is the only crate that reads the clock. It decides nothing itself, and
 //! nothing that a client sends ever names a file.
 
+#![forbid(unsafe_code)]
+
 pub mod api;
 #[cfg(feature = "arrow")]
 pub mod arrow;

@@ -15,6 +15,8 @@
 //! promised durability the flusher wakes up every second, and a flush that was asked for may still be ending when the
 //! next step begins. Both change only what an image of a crash holds, and so which of the possible states is found.
 
+#![forbid(unsafe_code)]
+
 mod home;
 mod log_simulation;
 mod oracle;

@@ -10,6 +10,8 @@
 //!
 //! This crate reads no clock. It waits for `journalctl`, for files to grow as long as whoever polls says, and a moment for names.
 
+#![forbid(unsafe_code)]
+
 pub mod crowdsec_files;
 pub mod crowdsec_reader;
 pub mod file_follower;

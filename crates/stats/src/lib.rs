@@ -12,6 +12,8 @@
 //!
 //! The crate knows keys and counts: not what a kind means, not what is decided by a reading, and no async runtime.
 
+#![forbid(unsafe_code)]
+
 pub mod bytes;
 mod catalog;
 mod cell;

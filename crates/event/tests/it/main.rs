@@ -4,4 +4,5 @@ mod arrows;
 mod dependencies;
 mod names;
 mod sources;
+mod unsafe_code;
 mod workflow;

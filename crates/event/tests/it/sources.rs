@@ -14,6 +14,8 @@ pub(crate) struct Source {
     /// The path below `crates/`.
     pub(crate) path: String,
     pub(crate) items: Vec<Item>,
+    /// The attributes of the module itself, such as those of a crate's root.
+    pub(crate) attributes: Vec<Attribute>,
 }
 
 /// Every source file under `crates/*/src`. Modules for tests alone are left out.
@@ -64,9 +66,10 @@ fn read(crates: &Path, root: &Path, file: &Path) -> Source {
     }
     let path = file.strip_prefix(crates).unwrap().display().to_string();
     let text = fs::read_to_string(file).unwrap();
-    let items = syn::parse_file(&text).unwrap_or_else(|error| panic!("{path}: {error}")).items;
-    let items = items.into_iter().filter(|item| !is_test(item)).collect();
-    Source { krate: path.split('/').next().unwrap().to_owned(), module, path, items }
+    let parsed = syn::parse_file(&text).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let items = parsed.items.into_iter().filter(|item| !is_test(item)).collect();
+    let krate = path.split('/').next().unwrap().to_owned();
+    Source { krate, module, path, items, attributes: parsed.attrs }
 }
 
 fn is_test(item: &Item) -> bool {
