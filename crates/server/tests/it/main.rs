@@ -32,6 +32,7 @@ mod harness;
 mod limits;
 mod milter;
 mod name_server;
+mod no_install;
 mod node;
 mod notifications;
 mod npm;

@@ -4,6 +4,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+#[path = "installing.rs"]
+pub(crate) mod installing;
+
 /// The folder below `home` whose `node_modules` has these packages, made once and kept. `None`, and why on standard output,
 /// where it cannot be had.
 pub(crate) fn packages(home: &Path, names: &[&str], purpose: &str) -> Option<PathBuf> {
@@ -15,6 +18,10 @@ pub(crate) fn packages(home: &Path, names: &[&str], purpose: &str) -> Option<Pat
     let (ready, wanted) = (home.join("ready"), names.join(" "));
     if std::fs::read_to_string(&ready).is_ok_and(|had| had == wanted) {
         return Some(home);
+    }
+    if let Some(why) = installing::refused() {
+        println!("skipped: {purpose}: {why}");
+        return None;
     }
     let flags = ["install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--no-package-lock"];
     let made = Command::new("npm").args(flags).arg("--prefix").arg(&home).args(names).output();

@@ -4,6 +4,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+#[path = "installing.rs"]
+mod installing;
+
 /// The folder of an environment with these packages (options of pip may stand before them), made once beside what is built,
 /// and kept. `None`, and why on standard output, where it cannot be had.
 pub(crate) fn environment(name: &str, packages: &[&str], purpose: &str) -> Option<PathBuf> {
@@ -17,10 +20,12 @@ pub(crate) fn environment(name: &str, packages: &[&str], purpose: &str) -> Optio
     if std::fs::read_to_string(&ready).is_ok_and(|had| had == wanted) {
         return Some(home);
     }
-    let made = run(Command::new("python3").args(["-m", "venv"]).arg(&home)).and_then(|()| {
-        let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries=1"];
-        run(Command::new(&python).args(pip).args(packages))
-    });
+    let made = installing::refused().map_or(Ok(()), Err);
+    let made =
+        made.and_then(|()| run(Command::new("python3").args(["-m", "venv"]).arg(&home))).and_then(|()| {
+            let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries=1"];
+            run(Command::new(&python).args(pip).args(packages))
+        });
     match made {
         Ok(()) => {
             std::fs::write(ready, wanted).unwrap();
