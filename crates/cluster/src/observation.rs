@@ -81,7 +81,7 @@ impl ClusterCore {
             for (observation, at) in request.observations.iter().zip(0..) {
                 let reading = places.len();
                 let shard = self.place(self.partitions.of(observation.key.shingle)).0 as u16;
-                let plan = plans.get(reading).copied().unwrap_or(0);
+                let plan = *plans.get(reading).expect("the catalog has found a plan for each observation");
                 places.push(CallObservation {
                     request: number,
                     observation: at,

@@ -3,8 +3,8 @@
 //! another, so that what belongs together lies together, and is reached with few of the processor's address
 //! translations.
 //!
-//! The only unsafe code of the crate. It rests on one rule: a page belongs to one [`Pages`] at a time, or is free.
-//! [`Pages`] hands out its pages under its own borrow, as a vector of boxes would.
+//! The only unsafe code of the crate. It rests on one rule: a page belongs to one [`ArenaPages`] at a time, or is free.
+//! [`ArenaPages`] hands out its pages under its own borrow, as a vector of boxes would.
 
 use parking_lot::Mutex;
 use std::alloc::{Layout, handle_alloc_error};
@@ -15,6 +15,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// The alignment of huge pages on the systems that have them.
 const HUGE_BYTES: usize = 2 << 20;
 const EXTENT_BYTES_MAX: usize = 64 << 20;
+
+/// The words of the panic of who reads a page that is not there.
+const GIVEN_BACK: &str = "nobody reads a page that was given back";
 
 /// The source of pages of one size. Extents are kept until the arena is dropped.
 pub(crate) struct Arena {
@@ -42,7 +45,7 @@ enum Extents {
     Cut(ArenaPages),
 }
 
-// SAFETY: the pointers are to memory that the arena alone owns, and are only followed by `Pages` for pages that it
+// SAFETY: the pointers are to memory that the arena alone owns, and are only followed by `ArenaPages` for pages that it
 // has taken out of `free`.
 unsafe impl Send for Arena {}
 // SAFETY: as above; `free` is behind a mutex.
@@ -84,7 +87,7 @@ impl Arena {
 
     fn layout(&self) -> Layout {
         // One huge page more than asked for, so that the extent can start at a boundary of one.
-        Layout::from_size_align(self.extent_bytes + HUGE_BYTES, 16).unwrap_or(Layout::new::<u64>())
+        Layout::from_size_align(self.extent_bytes + HUGE_BYTES, 16).expect("extents are of 64 MiB at most")
     }
 
     /// A page, and whether it is blank.
@@ -109,13 +112,14 @@ impl Arena {
         let at = self.extent_bytes - free.fresh;
         free.fresh -= 8 << self.page_bits;
         let start = match &free.extents {
-            Extents::Own(extents) => extents.last().map_or(NonNull::dangling(), |extent| self.start(*extent)),
-            // What it borrows, only our own pages are ever made of: nobody else follows the pointer.
-            Extents::Cut(pages) => {
-                pages.pages.last().copied().flatten().map_or(NonNull::dangling(), NonNull::cast)
+            Extents::Own(extents) => {
+                self.start(*extents.last().expect("an extent with fresh bytes was taken"))
             }
+            // What it borrows, only our own pages are ever made of: nobody else follows the pointer.
+            Extents::Cut(pages) => pages.newest().cast(),
         };
-        // SAFETY: `at` is a multiple of a page below `extent_bytes`, which the allocation holds behind `start`.
+        // SAFETY: `at` is a multiple of a page below `extent_bytes`, which the allocation holds behind `start`: the newest
+        // extent's, since `fresh` counts what is left of that one.
         (unsafe { start.add(at).cast::<u64>() }, free.is_blank)
     }
 
@@ -251,20 +255,29 @@ impl ArenaPages {
         is_blank
     }
 
-    /// Gives a page back; its number stays, and stands for a page without words until [`Pages::retake`].
+    /// Returns the page that was added last. There is one, and it was not given back.
+    fn newest(&self) -> NonNull<u64> {
+        self.pages.last().copied().flatten().expect("the newest page is there")
+    }
+
+    /// Gives a page back. Its number stays, and stands for no page until [`ArenaPages::retake`].
+    ///
+    /// # Panics
+    /// If it was given back before.
     pub(crate) fn give(&mut self, number: usize) {
-        if let Some(page) = self.pages[number].take() {
-            self.given += 1;
-            self.arena.give([page]);
-        }
+        let page = self.pages[number].take().expect("a page is given back once");
+        self.given += 1;
+        self.arena.give([page]);
     }
 
     /// Takes a page that may hold anything under the number of one that was given back.
+    ///
+    /// # Panics
+    /// If that one was not given back.
     pub(crate) fn retake(&mut self, number: usize) {
-        if self.pages[number].is_none() {
-            self.given -= 1;
-            self.pages[number] = Some(self.arena.take().0);
-        }
+        assert!(self.pages[number].is_none(), "a page is taken again after it was given back");
+        self.given -= 1;
+        self.pages[number] = Some(self.arena.take().0);
     }
 
     /// Adds a page of zeros.
@@ -274,19 +287,27 @@ impl ArenaPages {
         }
     }
 
+    /// Returns the words of a page.
+    ///
+    /// # Panics
+    /// If it was given back: no cell is there, so that nobody has its number.
     #[inline(always)]
     pub(crate) fn page(&self, number: usize) -> &[u64] {
+        let page = self.pages[number].expect(GIVEN_BACK);
         // SAFETY: the page is ours alone, initialised since its extent was allocated with zeros, and lives as long as
         // the arena we hold; it is borrowed as we are.
-        self.pages[number]
-            .map_or(&[], |page| unsafe { std::slice::from_raw_parts(page.as_ptr(), 1 << self.bits) })
+        unsafe { std::slice::from_raw_parts(page.as_ptr(), 1 << self.bits) }
     }
 
+    /// Returns the words of a page, to be written.
+    ///
+    /// # Panics
+    /// As [`ArenaPages::page`].
     #[inline(always)]
     pub(crate) fn page_mut(&mut self, number: usize) -> &mut [u64] {
+        let page = self.pages[number].expect(GIVEN_BACK);
         // SAFETY: as in `page`; it is borrowed for writing as we are.
-        self.pages[number]
-            .map_or(&mut [], |page| unsafe { std::slice::from_raw_parts_mut(page.as_ptr(), 1 << self.bits) })
+        unsafe { std::slice::from_raw_parts_mut(page.as_ptr(), 1 << self.bits) }
     }
 
     /// Memory of the list of pages.
@@ -361,17 +382,30 @@ mod tests {
         (0..3).for_each(|_| pages.push_blank());
         pages.page_mut(1).fill(7);
         pages.give(1);
-        pages.give(1);
-        assert_eq!((pages.bytes(), pages.page(1).len(), pages.page_mut(1).len()), (2 * 512, 0, 0));
+        assert_eq!(pages.bytes(), 2 * 512);
         assert_eq!(arena.returned_bytes(), 512);
         let mut other = ArenaPages::new(arena.clone());
         other.push();
         other.page_mut(0).fill(8);
         pages.retake(1);
-        pages.retake(1);
         pages.page_mut(1).fill(9);
         assert!((pages.bytes(), other.page(0)[0], pages.page(1)[5]) == (3 * 512, 8, 9));
         assert_eq!(arena.taken_bytes(), HUGE_BYTES);
+    }
+
+    #[test]
+    fn pages_that_are_not_there_are_not_touched() {
+        fn is_refused(touch: fn(&mut ArenaPages)) -> bool {
+            let mut pages = ArenaPages::new(Arena::new(0, 6));
+            (0..2).for_each(|_| pages.push_blank());
+            pages.give(1);
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| touch(&mut pages))).is_err()
+        }
+        assert!(!is_refused(|pages| pages.page_mut(0)[63] = pages.page(0)[0]));
+        assert!(is_refused(|pages| assert!(pages.page(1).is_empty())));
+        assert!(is_refused(|pages| assert!(pages.page_mut(1).is_empty())));
+        assert!(is_refused(|pages| pages.give(1)));
+        assert!(is_refused(|pages| pages.retake(0)));
     }
 
     #[test]

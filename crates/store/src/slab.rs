@@ -261,6 +261,7 @@ impl CellSlabs {
         let (page, at) = self.place_of(reference);
         let number = self.slab_of(reference);
         let slab = &mut self.slabs[number];
+        debug_assert!(slab.class == class && slab.live > 0, "a cell is freed once, under its own class");
         slab.live -= 1;
         if slab.live == 0 {
             // Its class's list may still name it; who finds it there sees that it has another class.

@@ -761,7 +761,8 @@ impl ShardGuard<'_> {
 
     /// Ends one [`ShardGuard::pin`].
     pub fn unpin(&mut self) {
-        self.shard.pins -= 1;
+        self.shard.pins =
+            self.shard.pins.checked_sub(1).expect("a shard is unpinned as often as it was pinned");
     }
 
     /// Notes that a cell is used; answers its tag, whether its image could not be read, and its words, with zeros at the

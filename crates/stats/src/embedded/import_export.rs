@@ -251,7 +251,8 @@ impl LedgerImporter<'_> {
     }
 
     fn number(&self, cell: &CheckedCell) -> u16 {
-        let number = self.numbers.get(cell.definition).copied().unwrap_or(0);
+        let number =
+            *self.numbers.get(cell.definition).expect("a cell is of the decoder that has checked it");
         if cell.pair { number | PAIR } else { number }
     }
 
