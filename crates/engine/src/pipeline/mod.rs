@@ -6,6 +6,7 @@
 pub(crate) mod canary;
 pub(crate) mod challenge;
 pub(crate) mod classifiers;
+mod consultation;
 pub(crate) mod features;
 pub(crate) mod fields;
 pub(crate) mod form;
@@ -13,29 +14,32 @@ pub(crate) mod keys;
 pub(crate) mod log;
 pub(crate) mod observe;
 pub(crate) mod ranges;
+mod recording;
 pub(crate) mod reputation;
 pub(crate) mod score;
 pub(crate) mod settle;
 mod tally;
 pub(crate) mod trainer;
+mod watcher;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use content::budget::Cancellation;
-use event::{Event, Facts, Time};
+use event::{Event, Time};
 use futures_util::future::join;
-use journal::{PendingDecision, RecordId};
-use judge::{Action, BandsInForce, Evaluation, Reason, Verdict};
-use plan::{ChallengePlan, FailureMode, Pipeline};
-use stats::{LedgerError, ObserveRequest};
+use journal::RecordId;
+use judge::{BandsInForce, Evaluation, Reason, Verdict};
+use plan::{FailureMode, Pipeline};
+use stats::ObserveRequest;
 
-use crate::metrics::{DisagreementLabel, label};
+pub(crate) use self::watcher::NoWatcher;
+pub use self::watcher::{DecisionStage, StageWatcher};
 use crate::{Engine, ban_list, limit};
 use challenge::IssuedChallenge;
 use features::UnkeyedEvent;
 use keys::PreparedEvent;
-use observe::{ObserveMode, ObservedBatch, ObservedEvent};
+use observe::{ObservedBatch, ObservedEvent};
 
 /// The rule that speaks when statistics cannot be had and the pipeline fails closed.
 pub const LEDGER_UNAVAILABLE: &str = "LEDGER_UNAVAILABLE";
@@ -263,265 +267,6 @@ impl Engine {
             Box::pin(self.learn_examples(&lessons)).await;
         }
     }
-
-    /// Stage 7. What cannot be logged is answered as the pipeline says.
-    pub(crate) async fn log(
-        &self,
-        mut observed: ObservedBatch,
-        ids: &[RecordId],
-        verdicts: Vec<Verdict>,
-        watcher: &dyn StageWatcher,
-    ) -> Vec<Decision> {
-        let decided = observed.events().zip(ids).zip(verdicts).map(|((observed, &id), verdict)| {
-            let row = &observed.prepared.row;
-            let decision = Decision {
-                challenge: self.issue_challenge(row, id, &verdict),
-                id,
-                event_id: row.event_id.clone(),
-                pipeline: Arc::clone(&row.pipeline),
-                time: row.time,
-                duplicate: observed.duplicate,
-                uncounted: observed.failed,
-                unlogged: false,
-                bands: row.pipeline.rules.bands_for(&row.facts, &verdict),
-                verdict,
-            };
-            self.compare(&observed, &decision);
-            decision
-        });
-        let mut decisions: Vec<Decision> = decided.collect();
-        for (prepared, decision) in observed.prepared_mut().iter_mut().zip(&decisions) {
-            let row = &mut prepared.row;
-            if let (Some(issued), Some(plan)) = (&decision.challenge, &row.pipeline.challenge) {
-                row.facts.set(plan.cost, issued.units);
-            }
-        }
-        let reviews = self.reviews_of(&observed, &decisions);
-        let mut logged = Vec::with_capacity(decisions.len());
-        for (prepared, decision) in observed.prepared_mut().iter_mut().zip(&decisions) {
-            let row = &mut prepared.row;
-            let keys = &self.content_keys;
-            logged.push(keys.seal(decision.id, &row.pipeline, &mut row.facts, &decision.verdict));
-            row.pipeline.schema.transient().iter().for_each(|slot| _ = row.facts.clear(*slot));
-        }
-        let Some(journal) = &self.journal else {
-            self.queue_reviews(reviews, &decisions).await;
-            self.show_live(&observed, &decisions);
-            self.keep_notices(&observed, &decisions);
-            report_decisions(watcher, &observed, &decisions);
-            return decisions;
-        };
-        let mut records = self.records.take();
-        for ((observed, decision), logged) in observed.events().zip(&decisions).zip(&logged) {
-            let row = &observed.prepared.row;
-            let decided = PendingDecision {
-                id: decision.id,
-                pipeline: &row.pipeline.name,
-                version: &row.pipeline.version,
-                event_id: decision.event_id.as_deref(),
-                time: decision.time,
-                arrival: row.arrival,
-                duplicate: decision.duplicate,
-                facts: &row.facts,
-                verdict: logged.as_ref().unwrap_or(&decision.verdict),
-            };
-            records.push_decision(&decided, observed.known());
-            records.expect(decisions.len());
-        }
-        match journal.append_all(&records).await {
-            Ok(()) => {
-                self.metrics.journal_records.inc_by(records.count() as u64);
-                for (observed, decision) in observed.events().zip(&decisions) {
-                    self.challenged.keep(observed.prepared, decision);
-                }
-            }
-            Err(error) => {
-                tracing::error!(%error, "decisions cannot be logged");
-                self.metrics.journal_failures.inc_by(records.count() as u64);
-                for decision in &mut decisions {
-                    decision.unlogged = true;
-                    let pipeline = &decision.pipeline;
-                    fail(
-                        pipeline,
-                        &mut decision.verdict,
-                        JOURNAL_UNAVAILABLE,
-                        "the journal cannot be written",
-                    );
-                    if !ChallengePlan::is_for(decision.verdict.action) {
-                        decision.challenge = None;
-                    }
-                }
-            }
-        }
-        records.clear();
-        self.records.give(records);
-        // After the journal: who opens a review finds its decision there.
-        self.queue_reviews(reviews, &decisions).await;
-        self.show_live(&observed, &decisions);
-        self.keep_notices(&observed, &decisions);
-        report_decisions(watcher, &observed, &decisions);
-        decisions
-    }
-
-    /// Has a candidate judge the same row, which changes nothing, or the enforced rules where it has decided.
-    pub(crate) fn compare(&self, observed: &ObservedEvent<'_>, decision: &Decision) {
-        let canary_of = observed.prepared.canary_of.as_ref();
-        let pipeline = canary_of.unwrap_or(&decision.pipeline);
-        if canary_of.is_some() {
-            self.metrics.canary_decisions.get_or_create(&label(pipeline)).inc();
-        }
-        // Without statistics both would judge blindly.
-        let Some(candidate) = pipeline.candidate.as_ref().filter(|_| !observed.failed) else { return };
-        self.metrics.candidate_events.get_or_create(&label(pipeline)).inc();
-        let tally = self.candidates.of(candidate);
-        let facts = &observed.prepared.row.facts;
-        if let Some((enforced, asked)) = tally.compare(pipeline, candidate, decision, facts) {
-            let label = DisagreementLabel {
-                pipeline: pipeline.name.clone(),
-                enforced: enforced.to_string(),
-                candidate: asked.to_string(),
-            };
-            self.metrics.candidate_disagreements.get_or_create(&label).inc();
-        }
-    }
-
-    /// Returns what `on_error` of a pipeline says of an event that was not read or not decided: nothing is counted or logged.
-    pub fn undecided(&self, pipeline: &Arc<Pipeline>, arrival: Time, why: &str) -> Decision {
-        let mut verdict = Verdict {
-            score: 0.0,
-            probability: 0.0,
-            action: Action::Accept,
-            reasons: Vec::new(),
-            shadow: Vec::new(),
-            next: None,
-            effects: Vec::new(),
-        };
-        let bands = pipeline.rules.bands().in_force(&Facts::default());
-        verdict.probability = bands.probability(verdict.score);
-        fail(pipeline, &mut verdict, UNDECIDED, why);
-        Decision {
-            id: self.ids.next(arrival),
-            event_id: None,
-            pipeline: Arc::clone(pipeline),
-            time: arrival,
-            duplicate: false,
-            uncounted: true,
-            unlogged: true,
-            verdict,
-            bands,
-            challenge: None,
-        }
-    }
-
-    /// Returns what would be decided on an event, by what is known of its keys now. Nothing is counted, logged or settled.
-    ///
-    /// # Errors
-    /// If statistics cannot be had, whatever the pipeline's `on_error` says.
-    pub async fn consult(&self, prepared: PreparedEvent) -> Result<Verdict, LedgerError> {
-        let mut observed = self.observe_one(prepared, ObserveMode::Nothing).await?;
-        score::score(&mut observed);
-        let prepared = observed.event(0).prepared;
-        let (rules, facts) = (&prepared.row.pipeline.rules, &prepared.row.facts);
-        let mut verdict = judge::judge(rules, facts);
-        rules.explain(&mut verdict, facts);
-        verdict.reasons.extend(canary::reason(prepared));
-        Ok(verdict)
-    }
-
-    /// Returns the score that an event would have, with the event itself.
-    pub(crate) async fn score_of(
-        &self,
-        prepared: PreparedEvent,
-    ) -> Result<(f64, PreparedEvent), LedgerError> {
-        let mut observed = self.observe_one(prepared, ObserveMode::Nothing).await?;
-        score::score(&mut observed);
-        let mut outcome = Evaluation::default();
-        let PreparedEvent { row, .. } = observed.event(0).prepared;
-        row.pipeline.rules.evaluate(&row.facts, &mut outcome);
-        Ok((outcome.score(), observed.into_first()))
-    }
-
-    pub(crate) async fn observe_one(
-        &self,
-        prepared: PreparedEvent,
-        what: ObserveMode,
-    ) -> Result<ObservedBatch, LedgerError> {
-        let exceptions = self.exceptions();
-        let limits = limit::LimitContext { exceptions: &exceptions, secret: &self.secret };
-        // Of what is only counted rules are not asked, so what they would take from limits is not taken.
-        let limits = (what == ObserveMode::Nothing).then_some(&limits);
-        let mut observed = observe::observe_one(&*self.ledger, prepared, limits, what).await?;
-        ranges::fill(&self.ban_list, observed.prepared_mut());
-        self.learners.fill(observed.prepared_mut());
-        self.judged.fill(observed.prepared_mut());
-        if what == ObserveMode::Nothing {
-            self.route_to_canaries(observed.prepared_mut());
-        }
-        Ok(observed)
-    }
-}
-
-/// A stage of a decision that may take time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DecisionStage {
-    /// Statistics are read and added.
-    Observe,
-    /// Models and rules judge.
-    Judge,
-    /// The additions that hang on verdicts are made.
-    Settle,
-    /// The decision is logged.
-    Journal,
-}
-
-impl DecisionStage {
-    /// The number of stages.
-    pub const COUNT: usize = 4;
-
-    /// Returns its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            DecisionStage::Observe => "observe",
-            DecisionStage::Judge => "judge",
-            DecisionStage::Settle => "settle",
-            DecisionStage::Journal => "journal",
-        }
-    }
-}
-
-/// Somebody who is told when stages of a decision begin and end; the engine itself knows no clock.
-pub trait StageWatcher: Send + Sync {
-    /// Hears that a stage begins.
-    fn begins(&self, stage: DecisionStage);
-
-    /// Hears that a stage is at its end.
-    fn ends(&self, stage: DecisionStage);
-
-    /// Returns true if it wants to be told of each decision.
-    fn is_told_decisions(&self) -> bool {
-        false
-    }
-
-    /// Hears of a decision that was logged, with the facts that the journal has in the clear.
-    fn decided(&self, _decision: &Decision, _facts: &Facts) {}
-}
-
-/// Tells a watcher of decisions. Facts that are not journalled were taken away before.
-fn report_decisions(watcher: &dyn StageWatcher, observed: &ObservedBatch, decisions: &[Decision]) {
-    if watcher.is_told_decisions() {
-        for (observed, decision) in observed.events().zip(decisions) {
-            watcher.decided(decision, &observed.prepared.row.facts);
-        }
-    }
-}
-
-/// A watcher that does nothing.
-pub(crate) struct NoWatcher;
-
-impl StageWatcher for NoWatcher {
-    fn begins(&self, _: DecisionStage) {}
-
-    fn ends(&self, _: DecisionStage) {}
 }
 
 /// The effects that verdicts ask for, to be done once all events of a batch are judged.

@@ -2,6 +2,7 @@
 
 mod arrows;
 mod dependencies;
+mod first_reading;
 mod names;
 mod sources;
 mod unsafe_code;
