@@ -4,6 +4,7 @@ mod arrows;
 mod dependencies;
 mod first_reading;
 mod names;
+mod publishable;
 mod sources;
 mod unsafe_code;
 mod workflow;
