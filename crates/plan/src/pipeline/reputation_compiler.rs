@@ -11,7 +11,7 @@ use super::reputation::{
 };
 use super::scope::{PlanScope, scope_error};
 use super::statistic::DraftMeasure;
-use super::{EffectPlan, KindPlan, ReadingSource};
+use super::{EffectPlan, KindPlan, Pipeline, ReadingSource};
 use crate::config::{ConfigOrigin, ConfigProblems, ConfigView, expected};
 use crate::entries;
 
