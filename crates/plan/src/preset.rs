@@ -84,6 +84,7 @@ pub static LISTS: &[Preset] = &[
     Preset { name: "probes", extends: None, text: include_str!("../../../presets/lists/probes.txt") },
     Preset { name: "exploits", extends: None, text: include_str!("../../../presets/lists/exploits.txt") },
     Preset { name: "attacks", extends: None, text: include_str!("../../../presets/lists/attacks.txt") },
+    Preset { name: "interfaces", extends: None, text: include_str!("../../../presets/lists/interfaces.txt") },
     Preset { name: "tools", extends: None, text: include_str!("../../../presets/lists/tools.txt") },
     Preset { name: "robots", extends: None, text: include_str!("../../../presets/lists/robots.txt") },
     Preset {

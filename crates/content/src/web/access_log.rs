@@ -21,7 +21,7 @@ use crate::web::access_log_json;
 use crate::web::attack;
 use crate::web::line_cursor::{LineCursor, is_before_status, unescape};
 use crate::web::link;
-use crate::web::pattern::RequestPatterns;
+use crate::web::pattern::{PatternList, RequestPatterns};
 use crate::web::proxy_log;
 pub use crate::web::request_line::{AccessLogError, FIELD_BYTES_MAX};
 use crate::web::request_line::{push, read_request};
@@ -70,6 +70,7 @@ event::columns! {
         probe: Bool "http.probe" "Scanners look for the path, which may exist here",
         exploit: Bool "http.exploit" "Only exploits and scanners request the path",
         injection: Bool "http.injection" "Path, query, agent or referer carry SQL, script, shell or traversal, decoded",
+        interface: Bool "http.interface" "Programs use the path: it is an interface of a known application",
         query_names: List "http.query_names" "Names of query parameters",
         query_length: Integer "http.query_length" "Length of the query in bytes",
         referer_host: String "http.referer_host" "Host of the referer",
@@ -370,10 +371,25 @@ impl PathTraits {
             has_scheme: memmem::find(path.as_bytes(), b"://").is_some(),
             is_probe: any(&|path| patterns.probes.matches(path)),
             is_exploit: any(&|path| patterns.exploits.matches(path)),
+            is_interface: is_interface(&normal.to_ascii_lowercase(), &patterns.interfaces),
             has_code: any(&|path| attack::is_injection(path, &patterns.attacks)),
             normal: truncate(&normal, FIELD_BYTES_MAX).into(),
         }
     }
+}
+
+/// Endings of scripts that servers run whatever path follows.
+const SCRIPTS: [&str; 7] = [".asp/", ".aspx/", ".cgi/", ".jsp/", ".php/", ".php5/", ".phtml/"];
+
+/// Returns whether a path in its normal form, in lower case, is an interface of a known application. `/comment.php/inbox` is
+/// `comment.php`'s whatever follows, so behind a script only a pattern counts that names it.
+fn is_interface(path: &str, interfaces: &PatternList) -> bool {
+    if !interfaces.matches(path) {
+        return false;
+    }
+    let Some(ending) = SCRIPTS.iter().filter_map(|ending| path.find(ending)).min() else { return true };
+    let name = path[..ending].rfind('/').map_or(0, |at| at + 1);
+    !interfaces.matches(&format!("{}\0{}", &path[..name], &path[ending..]))
 }
 
 fn target_features(columns: &HttpColumns, patterns: &RequestPatterns, has_code: bool, facts: &mut Facts) {
@@ -405,6 +421,7 @@ fn target_features(columns: &HttpColumns, patterns: &RequestPatterns, has_code: 
     }
     facts.set(columns.probe, path.is_probe);
     facts.set(columns.exploit, path.is_exploit);
+    facts.set(columns.interface, path.is_interface);
     facts.set(columns.injection, has_code || path.has_code || query_has_code);
     facts.set(columns.query_length, query_length);
     if !names.is_empty() {
@@ -566,6 +583,39 @@ mod tests {
             .filter(|(_, value)| **value != Value::Bool(false))
             .map(|(column, value)| format!("{}={value}", column.name.trim_start_matches("http.")))
             .collect()
+    }
+
+    #[test]
+    fn a_script_is_no_interface_whatever_follows_it() {
+        let interfaces = RequestPatterns::of_the_presets().interfaces;
+        for path in [
+            "/wp-cron.php",
+            "/blog/xmlrpc.php",
+            "/index.php/login/v2/poll",
+            "/nextcloud/public.php/webdav/a.php/b",
+            "/u/r/git-receive-pack",
+            "/u/r.git/info/lfs/objects/batch",
+            "/u/x/inbox",
+            "/_matrix/client/v3/sync",
+            "/job/a/job/b/build",
+        ] {
+            assert!(is_interface(path, &interfaces), "{path}");
+        }
+        for path in [
+            "/",
+            "/git-receive-pack.html",
+            "/comment.php/git-receive-pack",
+            "/comment.php/x/inbox",
+            "/a.php/u/r.git/info/refs",
+            "/x.php/index.php/login/v2/poll",
+            "/inbox/7",
+            "/login",
+            "/users/ann",
+            "/job/a",
+            "/blog/2024/hooks-and-lines",
+        ] {
+            assert!(!is_interface(path, &interfaces), "{path}");
+        }
     }
 
     #[test]

@@ -224,6 +224,8 @@ pub struct RequestPatterns {
     pub exploits: PatternList,
     /// Code in path, query, agent and referer.
     pub attacks: PatternList,
+    /// Paths that programs use: interfaces of known applications.
+    pub interfaces: PatternList,
     /// Agents that are libraries, tools and scanners.
     pub tools: PatternList,
     /// Agents that declare themselves robots.
@@ -244,6 +246,7 @@ impl RequestPatterns {
             probes: list("probes")?,
             exploits: list("exploits")?,
             attacks: list("attacks")?,
+            interfaces: list("interfaces")?,
             tools: list("tools")?,
             robots: list("robots")?,
             recent: RecentTraits::default(),

@@ -36,5 +36,6 @@ pub(crate) struct PathTraits {
     pub(crate) has_scheme: bool,
     pub(crate) is_probe: bool,
     pub(crate) is_exploit: bool,
+    pub(crate) is_interface: bool,
     pub(crate) has_code: bool,
 }

@@ -618,6 +618,388 @@ impl Log {
         }
     }
 
+    /// Adds what one address of this name sends, at the times beside.
+    fn session(&mut self, actor: &'static str, requests: Vec<(f64, Request)>) {
+        let ip = self.source(actor, None);
+        for (at, request) in requests {
+            self.add(at, &ip, request);
+        }
+    }
+
+    /// Programs of known applications: they open no page, send no language, and nothing led them here.
+    fn applications(&mut self) {
+        self.wordpress();
+        self.nextcloud();
+        self.federation();
+        self.forges();
+        self.builds_and_measurements();
+        self.feeds_by_query();
+    }
+
+    fn wordpress(&mut self) {
+        let folder = self.draw.of(&["", "", "/blog"]);
+        // A site rings itself, once for each visitor whom a task is due for.
+        let agent = format!("WordPress/6.{}; {SITE}{folder}", self.draw.below(9));
+        let (mut at, mut own) = (self.draw.between(0.0, 60.0), Vec::new());
+        while at < 3500.0 {
+            let clock = format!("{folder}/wp-cron.php?doing_wp_cron={}.{at:.4}", 1_779_008_400 + at as u64);
+            own.push((at, post(clock, 200, 0, &agent)));
+            at += self.draw.between(5.0, 120.0);
+        }
+        self.session("WordPress, its clock", own);
+        let ring = format!("{folder}/wp-cron.php");
+        let (pause, agent) = (self.draw.of(&[60.0, 300.0]), self.draw.of(&["curl/8.5.0", "Wget/1.21.4"]));
+        let rung = (0..11).map(|turn| (f64::from(turn) * pause, get(&ring, 200, agent))).collect();
+        self.session("WordPress, a clock of the machine", rung);
+        // Jetpack signs in the query; it comes now and then, or with much at once.
+        let (mut sent, mut at) = (Vec::new(), self.draw.between(0.0, 600.0));
+        while at < 3500.0 {
+            for turn in 0..self.draw.of(&[1, 1, 2, 9]) {
+                let target = format!(
+                    "{folder}/xmlrpc.php?for=jetpack&token={}%3A1%3A0&timestamp={}&nonce={}&body-hash={}&signature={}",
+                    self.draw.token(LETTERS, 32),
+                    1_779_008_400 + at as u64,
+                    self.draw.token(LETTERS, 10),
+                    self.draw.token(LETTERS, 27),
+                    self.draw.token(LETTERS, 27),
+                );
+                let bytes = self.size();
+                sent.push((at + 0.4 * f64::from(turn), post(target, 200, bytes, "Jetpack by WordPress.com")));
+            }
+            at += self.draw.between(120.0, 900.0);
+        }
+        self.session("WordPress, Jetpack", sent);
+        let agent = format!("wp-{}/25.{}", self.draw.of(&["android", "iphone"]), self.draw.below(9));
+        let (start, mut sent) = (self.draw.between(0.0, 3000.0), Vec::new());
+        for turn in 0..8 + self.draw.below(8) {
+            let bytes = self.size();
+            sent.push((start + 0.7 * turn as f64, post(format!("{folder}/xmlrpc.php"), 200, bytes, &agent)));
+            let list = format!("{folder}/wp-json/wp/v2/posts?context=edit&page={}", 1 + turn);
+            sent.push((start + 20.0 + 2.0 * turn as f64, get(list, 200, &agent)));
+        }
+        self.session("WordPress, its application", sent);
+        for (actor, target, agent) in [
+            (
+                "WooCommerce, a payment",
+                "/?wc-api=WC_Gateway_Paypal",
+                "PayPal IPN ( https://www.paypal.com/ipn )",
+            ),
+            (
+                "WooCommerce, a payment",
+                "/?wc-api=wc_stripe",
+                "Stripe/1.0 (+https://stripe.com/docs/webhooks)",
+            ),
+            ("WooCommerce, a payment", "/wc-api/mollie_return", "Mollie.nl HTTP client/1.0"),
+            ("WooCommerce, a shop's program", "/wp-json/wc/v3/orders", "WooCommerce API Client-PHP/3.1.0"),
+        ] {
+            let (pause, count) = (self.draw.between(1.0, 200.0), 3 + self.draw.below(14));
+            let sent =
+                (0..count).map(|turn| (10.0 + pause * turn as f64, post(target, 200, 2, agent))).collect();
+            self.session(actor, sent);
+        }
+    }
+
+    fn nextcloud(&mut self) {
+        let folder = self.draw.of(&["", "", "/nextcloud"]);
+        for number in 0..3 {
+            let agent = match number {
+                0 => format!(
+                    "Mozilla/5.0 (Linux) mirall/3.{}.2 (Nextcloud, debian-6.1.0 ClientArchitecture: x86_64 OsArchitecture: x86_64)",
+                    5 + self.draw.below(9)
+                ),
+                1 => format!("Mozilla/5.0 (Android) Nextcloud-android/3.{}.0", self.draw.below(31)),
+                _ => format!("Mozilla/5.0 (iOS) Nextcloud-iOS/6.{}.0", self.draw.below(9)),
+            };
+            let (start, mut sent) = (self.draw.between(0.0, 900.0), Vec::new());
+            let script = self.draw.of(&["/index.php", ""]);
+            sent.push((start, get(format!("{folder}/status.php"), 200, &agent)));
+            sent.push((start + 0.2, get(format!("{folder}/index.php/204"), 204, &agent)));
+            sent.push((start + 1.0, post(format!("{folder}{script}/login/v2"), 200, 312, &agent)));
+            // Until its user has agreed in the browser, the answer is 404.
+            let (polls, pause) = (5 + self.draw.below(50), self.draw.of(&[1.0, 5.0]));
+            for turn in 0..=polls {
+                let status = if turn == polls { 200 } else { 404 };
+                let poll = format!("{folder}{script}/login/v2/poll");
+                sent.push((start + 2.0 + pause * turn as f64, post(poll, status, 2, &agent)));
+            }
+            let mut at = start + 3.0 + pause * polls as f64;
+            for item in 0..12 {
+                let size = self.draw.of(&[64, 128]);
+                sent.push((
+                    at + 0.1 * f64::from(item),
+                    get(format!("{folder}/index.php/avatar/{item}/{size}"), 200, &agent),
+                ));
+            }
+            while at < 3500.0 {
+                let files = format!("{folder}/remote.php/dav/files/ann/");
+                sent.push((at, Request { method: "PROPFIND", user: "ann", ..get(files, 207, &agent) }));
+                for (more, name) in ["user_status/api/v1/user_status", "notifications/api/v2/notifications"]
+                    .into_iter()
+                    .enumerate()
+                {
+                    let target = format!("{folder}/ocs/v2.php/apps/{name}?format=json");
+                    let status = self.draw.of(&[200, 304]);
+                    sent.push((
+                        at + 0.1 * (1 + more) as f64,
+                        Request { user: "ann", ..get(target, status, &agent) },
+                    ));
+                }
+                at += 30.0;
+            }
+            self.session("Nextcloud, a device", sent);
+        }
+        // A folder that is shared by its link: who has it reads and drops files, without an account.
+        let (agent, start) =
+            (self.draw.of(&["curl/8.5.0", "rclone/v1.67.0"]), self.draw.between(0.0, 3000.0));
+        let mut sent = Vec::new();
+        for turn in 0..40 {
+            let at = start + 1.5 * f64::from(turn);
+            let path = match turn % 2 {
+                0 => format!("{folder}/public.php/webdav/{turn}.csv"),
+                _ => format!("{folder}/public.php/dav/files/k3Jd9sXwq/{turn}"),
+            };
+            sent.push((at, Request { method: "PUT", ..get(&path, 201, agent) }));
+            sent.push((at + 0.5, get(&path, 200, agent)));
+        }
+        self.session("Nextcloud, a shared folder", sent);
+    }
+
+    fn federation(&mut self) {
+        let host = self.draw.token(LETTERS, 6);
+        for (number, agent) in [
+            format!("http.rb/5.1.1 (Mastodon/4.2.{}; +https://{host}.example/)", self.draw.below(12)),
+            format!("Mastodon/4.4.{} (http.rb/5.2.0; +https://{host}.example/)", self.draw.below(5)),
+            format!("Lemmy/0.19.{}; +https://{host}.example", self.draw.below(12)),
+            format!("Pleroma 2.6.{}; https://{host}.example <admin@{host}.example>", self.draw.below(4)),
+            format!("Misskey/2024.{}.1 (https://{host}.example)", 1 + self.draw.below(11)),
+            format!("gotosocial/0.17.{} (+https://{host}.example)", self.draw.below(4)),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let (start, mut sent) = (self.draw.between(0.0, 1000.0), Vec::new());
+            let webfinger = format!("/.well-known/webfinger?resource=acct:ann@{host}.example");
+            sent.push((start, get(webfinger, 200, &agent)));
+            sent.push((start + 1.0, get("/nodeinfo/2.0", 200, &agent)));
+            let inbox = |number: usize| match number % 4 {
+                0 => "/users/ann/inbox".to_owned(),
+                1 => "/u/ann/inbox".to_owned(),
+                2 => "/c/bread/inbox".to_owned(),
+                _ => "/inbox".to_owned(),
+            };
+            let pause = self.draw.of(&[0.2, 1.0, 8.0]);
+            for turn in 0..250 {
+                let to = if self.draw.chance(0.7) { 3 } else { self.draw.below(4) };
+                let status = self.draw.of(&[202, 202, 200, 401]);
+                sent.push((start + 2.0 + pause * f64::from(turn), post(inbox(to), status, 0, &agent)));
+            }
+            for turn in 0..30 + self.draw.below(20) {
+                let target = match (turn + number) % 5 {
+                    0 => format!("/users/ann/statuses/11{turn:016}"),
+                    1 => "/users/ann/collections/featured".to_owned(),
+                    2 => format!("/post/{turn}"),
+                    3 => format!("/u/{}", self.draw.token(LETTERS, 5)),
+                    _ => format!("/users/{}/outbox", self.draw.token(LETTERS, 5)),
+                };
+                sent.push((start + 5.0 + 40.0 * turn as f64, get(target, 200, &agent)));
+            }
+            self.session("a server that federates", sent);
+        }
+        let (agent, start) =
+            (format!("Synapse/1.{}.0", 90 + self.draw.below(30)), self.draw.between(0.0, 900.0));
+        let mut sent = vec![(start, get("/.well-known/matrix/server", 200, &agent))];
+        for turn in 0..300 {
+            let target = format!("/_matrix/federation/v1/send/{}", 1_779_000_000_000_u64 + turn);
+            let at = start + 1.0 + turn as f64 * 1.7;
+            sent.push((at, Request { method: "PUT", ..get(target, 200, &agent) }));
+            let event = format!("/_matrix/federation/v1/event/%24{}", self.draw.token(LETTERS, 30));
+            sent.push((at + 0.3, get(event, self.draw.of(&[200, 200, 404]), &agent)));
+        }
+        self.session("Matrix, a server", sent);
+        let start = self.draw.between(0.0, 900.0);
+        let mut sent = Vec::new();
+        for turn in 0..90 {
+            let at = start + 25.0 * f64::from(turn);
+            let agent =
+                "Element/1.6.20 (Google Pixel 8; Android 14; Flavour GooglePlay; MatrixAndroidSdk2 1.6.20)";
+            let sync = format!("/_matrix/client/v3/sync?timeout=30000&since=s{turn}_1");
+            sent.push((at, get(sync, if turn < 3 { 401 } else { 200 }, agent)));
+            sent.push((at + 3.0, post("/_matrix/client/v3/keys/query", 200, 700, agent)));
+            sent.push((at + 4.0, get(format!("/_synapse/client/{turn}"), 200, agent)));
+        }
+        self.session("Matrix, an application", sent);
+    }
+
+    fn forges(&mut self) {
+        // Somebody clones, pulls and pushes; each command asks first without a password.
+        for ending in [".git", ""] {
+            let agent = format!("git/2.{}.{}", 30 + self.draw.below(17), self.draw.below(4));
+            let user = self.draw.of(&["-", "ann"]);
+            let (mut at, mut sent) = (self.draw.between(0.0, 900.0), Vec::new());
+            for turn in 0..4 + self.draw.below(12) {
+                let name = format!("/ann/{}-{turn}{ending}", self.draw.of(TOPICS));
+                let service = self.draw.of(&["git-upload-pack", "git-receive-pack"]);
+                let refs = format!("{name}/info/refs?service={service}");
+                sent.push((at, get(&refs, 401, &agent)));
+                sent.push((at + 0.3, Request { user, ..get(&refs, 200, &agent) }));
+                let pack = post(format!("{name}/{service}"), 200, 9000, &agent);
+                sent.push((at + 0.6, Request { user, ..pack }));
+                if service == "git-receive-pack" {
+                    let lfs = format!("git-lfs/3.{}.1 (GitHub; linux amd64; go 1.21.7)", self.draw.below(7));
+                    let base = format!("/ann/{}-{turn}.git/info/lfs", self.draw.of(TOPICS));
+                    sent.push((at + 1.0, post(format!("{base}/locks/verify"), 404, 90, &lfs)));
+                    sent.push((at + 1.2, post(format!("{base}/objects/batch"), 200, 900, &lfs)));
+                    let object = format!("{base}/objects/{}/4711", self.draw.token("0123456789abcdef", 64));
+                    sent.push((at + 1.4, Request { method: "PUT", ..get(object, 200, &lfs) }));
+                    sent.push((at + 1.9, post(format!("{base}/verify"), 200, 0, &lfs)));
+                }
+                at += self.draw.between(2.0, 180.0);
+            }
+            self.session("Git, a person", sent);
+        }
+        // A machine that builds: it asks for work, and fetches several repositories at once.
+        let runner =
+            format!("gitlab-runner 17.{}.0 (17-5-stable; go1.22.7; linux/amd64)", self.draw.below(9));
+        let (git, user) =
+            (format!("git/2.{}.1", 30 + self.draw.below(17)), self.draw.of(&["-", "gitlab-ci-token"]));
+        let (pause, mut sent) = (self.draw.of(&[3.0, 10.0]), Vec::new());
+        for turn in 0..300 {
+            sent.push((pause * f64::from(turn), post("/api/v4/jobs/request", 204, 0, &runner)));
+        }
+        for build in 0..6 {
+            let start = self.draw.between(0.0, 3000.0);
+            for part in 0..8 {
+                let refs = format!("/group/part-{build}-{part}.git/info/refs?service=git-upload-pack");
+                sent.push((start + 0.01 * f64::from(part), get(&refs, 401, &git)));
+                sent.push((start + 0.5, Request { user, ..get(&refs, 200, &git) }));
+                let pack = post(format!("/group/part-{build}-{part}.git/git-upload-pack"), 200, 90_000, &git);
+                sent.push((start + 0.9, Request { user, ..pack }));
+            }
+        }
+        self.session("Git, a machine that builds", sent);
+    }
+
+    fn builds_and_measurements(&mut self) {
+        for (target, agent) in [
+            ("/github-webhook/", "GitHub-Hookshot/044aadd"),
+            ("/jenkins/github-webhook/", "GitHub-Hookshot/7b2f0c1"),
+            ("/jenkins/project/site", "GitLab/17.5.0"),
+            ("/bitbucket-hook/", "Bitbucket-Webhooks/2.0"),
+            ("/gitea-webhook/post", "Go-http-client/1.1"),
+            ("/generic-webhook-trigger/invoke?token=k39dk2", "Jira-Webhook/1.0"),
+            ("/api/webhook/8a1f0c", "Home Assistant/2024.10.2-14795 (Android 14; Pixel 8)"),
+            ("/auth/token", "Home Assistant/2024.10.2-14795 (Android 14; Pixel 8)"),
+            ("/loki/api/v1/push", "promtail/2.9.8"),
+            ("/api/v1/write", "Prometheus/2.53.0"),
+            ("/otlp/v1/metrics", "OTel OTLP Exporter Python/1.25.0"),
+        ] {
+            let (pause, count) = (self.draw.of(&[0.7, 5.0, 90.0]), 4 + self.draw.below(30));
+            let start = self.draw.between(0.0, 400.0);
+            let sent = (0..count)
+                .map(|turn| (start + pause * turn as f64, post(target, self.draw.of(&[200, 204]), 0, agent)))
+                .collect();
+            self.session("a program that calls", sent);
+        }
+        let folder = self.draw.of(&["", "/jenkins"]);
+        let (agent, start) = (
+            self.draw.of(&["python-requests/2.32.3", "curl/8.5.0", "Java/17.0.11"]),
+            self.draw.between(0.0, 900.0),
+        );
+        let mut sent = Vec::new();
+        for turn in 0..40 {
+            let at = start + 20.0 * f64::from(turn);
+            let job = format!("{folder}/job/site/job/{}", self.draw.of(&["main", "test", "deploy"]));
+            sent.push((at, get(format!("{folder}/crumbIssuer/api/json"), 200, agent)));
+            sent.push((at + 1.0, post(format!("{job}/build"), 201, 0, agent)));
+            sent.push((at + 2.0, get(format!("{folder}/queue/item/{turn}/api/json"), 200, agent)));
+            sent.push((at + 5.0, get(format!("{job}/{turn}/api/json"), 200, agent)));
+            sent.push((at + 9.0, get(format!("{job}/{turn}/consoleText"), 200, agent)));
+        }
+        self.session("Jenkins, a program", sent);
+        let mut sent = Vec::new();
+        for turn in 0..60 {
+            let at = 15.0 * f64::from(turn);
+            sent.push((at, get(format!("{folder}/tcpSlaveAgentListener/"), 200, "Java/17.0.11")));
+            sent.push((
+                at + 0.5,
+                get(format!("{folder}/computer/b{turn}/jenkins-agent.jnlp"), 200, "Java/17.0.11"),
+            ));
+        }
+        self.session("Jenkins, an agent", sent);
+        let sent = (0..200).map(|turn| {
+            let target = self.draw.of(&[
+                "/grafana/api/ds/query",
+                "/api/datasources/uid/p1/health",
+                "/apis/folder.grafana.app/v1/x",
+            ]);
+            (17.0 * f64::from(turn), Request { method: "POST", ..get(target, 200, "Grafana/11.2.0") })
+        });
+        let sent = sent.collect();
+        self.session("Grafana, a program", sent);
+    }
+
+    fn feeds_by_query(&mut self) {
+        for _ in 0..4 {
+            let agent = self.draw.of(&[
+                "Tiny Tiny RSS/24.05 (https://tt-rss.org/)",
+                "Miniflux/2.1.4",
+                "Java/17.0.2",
+                "Feedly/1.0 (+http://www.feedly.com/fetcher.html; 12 subscribers)",
+                "-",
+            ]);
+            let (start, mut sent) = (self.draw.between(0.0, 900.0), Vec::new());
+            for turn in 0..48 {
+                let target = match self.draw.below(8) {
+                    0 => "/?feed=rss2".to_owned(),
+                    1 => "/?feed=comments-rss2&cat=4".to_owned(),
+                    2 => format!("/feed/?tag={}", self.draw.of(TOPICS)),
+                    3 => format!("/feed.php?f={}", self.draw.below(30)),
+                    4 => format!("/forum/app.php/feed/forum/{}", self.draw.below(30)),
+                    5 => "/w/index.php?title=Special:RecentChanges&feed=atom".to_owned(),
+                    6 => format!("/{}.atom?token=x1", self.draw.of(TOPICS)),
+                    _ => self.draw.of(&["/rss.php", "/news.xml", "/rss2", "/blog/atom.php?x=1"]).to_owned(),
+                };
+                sent.push((start + 45.0 * f64::from(turn), get(target, self.draw.of(&[200, 304]), agent)));
+            }
+            self.session("a reader of feeds by their query", sent);
+        }
+    }
+
+    /// Attackers who know that programs are spared at these paths.
+    fn attackers_of_applications(&mut self) {
+        let git = format!("git/2.{}.1", 30 + self.draw.below(17));
+        self.attack("guesses passwords at Git", 32, 150, Some(git), |draw, agent, _| {
+            let name = draw.token(LETTERS, 9);
+            get(format!("/ann/{name}.git/info/refs?service=git-receive-pack"), 401, agent)
+        });
+        let jetpack = "Jetpack by WordPress.com".to_owned();
+        self.attack("guesses passwords as Jetpack", 6, 150, Some(jetpack), |draw, agent, _| {
+            let nonce = draw.token(LETTERS, 10);
+            post(format!("/xmlrpc.php?for=jetpack&nonce={nonce}"), 200, 403, agent)
+        });
+        self.attack("looks for files behind an interface", 5, 12, None, |draw, agent, _| {
+            let folder = draw.of(&["/wp-json", "/_matrix", "/webhook", "/ocs/v2.php", "/public.php/webdav"]);
+            let name = draw.token(LETTERS, 5);
+            let file = match draw.below(4) {
+                0 => format!("{name}/.env"),
+                1 => format!("{name}.sql"),
+                2 => format!("{name}.php.bak"),
+                _ => format!("../{name}/.git/HEAD"),
+            };
+            get(format!("{folder}/{file}"), 404, agent)
+        });
+        self.attack("tries SQL at an interface", 11, 14, None, |draw, agent, _| {
+            let (number, column) = (draw.below(900), draw.below(12));
+            let code = match draw.below(3) {
+                0 => format!("{number}' OR '{column}'='{column}"),
+                1 => format!("-{number} UNION ALL SELECT {column},NULL,NULL-- -"),
+                _ => format!("{number} AND SLEEP({column})"),
+            };
+            let path = draw.of(&["/wp-json/wp/v2/posts", "/_matrix/client/v3/x", "/inbox"]);
+            get(format!("{path}?id={}", encode(&code).replace('+', "%20")), draw.of(&[200, 500]), agent)
+        });
+    }
+
     /// A client of attack: a browser by its name, a library, or nobody.
     fn mask(&mut self) -> String {
         match self.draw.below(4) {
@@ -892,6 +1274,10 @@ pub(crate) fn crowd(seed: u64) -> Crowd {
     log.forgotten_application();
     log.programs();
     log.attackers();
+    // Of a draw of their own, so that the crowd before them stays as it is.
+    log.draw = Draw(!seed);
+    log.applications();
+    log.attackers_of_applications();
     log.lines.sort_by(|(left, first, _), (right, second, _)| left.total_cmp(right).then(first.cmp(second)));
     Crowd { log: log.lines.into_iter().map(|(_, _, line)| line).collect(), sources: log.sources }
 }

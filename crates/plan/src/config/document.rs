@@ -311,7 +311,8 @@ fn path(section: &spec::Section, name: &str, key: &str) -> String {
 }
 
 /// The names of the lists of patterns that are looked for in requests.
-pub(crate) const PATTERN_LISTS: [&str; 5] = ["probes", "exploits", "attacks", "tools", "robots"];
+pub(crate) const PATTERN_LISTS: [&str; 6] =
+    ["probes", "exploits", "attacks", "interfaces", "tools", "robots"];
 
 /// The key among a document's lists of a file of patterns.
 pub(crate) fn pattern_list_key(name: &str) -> String {

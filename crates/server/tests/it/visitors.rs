@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use data_encoding::{BASE64, BASE64URL_NOPAD};
 use engine::Directory;
+use plan::preset::{self, BUNDLES};
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -164,6 +165,53 @@ fn robots_are_known_by_the_networks_that_their_operators_publish() {
     // Without resolvers nobody can say of the others.
     check(&server, &[GOOGLEBOT, "X-Forwarded-For: 192.0.2.16"], &["CLAIMED", "NOT_KNOWN"]);
     server.stop();
+}
+
+/// The pair of `init --preset site`, with these resolvers instead of the machine's.
+fn with_site_bundle(resolvers: &str, test: impl FnOnce(&Running)) {
+    let bundle = BUNDLES.iter().find(|bundle| bundle.name == "site").unwrap();
+    let presets: Vec<_> =
+        bundle.presets.iter().map(|(name, more)| (preset::find(name).unwrap(), *more)).collect();
+    let parent = tempfile::tempdir().unwrap();
+    let settings = bundle.settings.replace("[\"system\"]", resolvers);
+    assert_ne!(settings, bundle.settings, "the pair asks the machine's resolvers");
+    // A busy machine is not what is tested.
+    let settings = settings.replace("\"200ms\"", "\"3s\"");
+    let directory = Directory::create_with(&parent.path().join("data"), &presets, &settings).unwrap();
+    let running = start(&directory, &[]);
+    test(&running);
+    running.stop();
+}
+
+/// The statuses of the answers about a Googlebot's first three pages, from an address.
+fn statuses(server: &Running, ip: &str) -> Vec<u16> {
+    let page = |number: usize| {
+        let (uri, from) = (format!("X-Forwarded-Uri: /{number}"), format!("X-Forwarded-For: {ip}"));
+        let headers = [&*uri, &*from, GOOGLEBOT, "X-Forwarded-Method: GET", "X-Forwarded-Host: example.org"];
+        server.ask("GET", "/v1/auth/site", &headers, b"").status
+    };
+    (0..3).map(page).collect()
+}
+
+#[test]
+fn a_site_knows_robots_as_it_is_made() {
+    let dns = NameServer::start(&[
+        ("1.66.249.66.in-addr.arpa", Say::Ptr("crawl-66-249-66-1.googlebot.com".to_owned())),
+        ("crawl-66-249-66-1.googlebot.com", Say::A([66, 249, 66, 1].into())),
+        ("7.2.0.198.in-addr.arpa", Say::Ptr("host.example.net".to_owned())),
+        ("host.example.net", Say::A([198, 0, 2, 7].into())),
+        ("8.8.8.8.in-addr.arpa", Say::Failure),
+    ]);
+    with_site_bundle(&dns.setting(), |server| {
+        assert_eq!(statuses(server, "66.249.66.1"), [200; 3]);
+        assert_eq!(statuses(server, "198.0.2.7"), [403; 3], "an impostor");
+        assert_eq!(statuses(server, "8.8.8.8"), [200; 3], "nobody can say");
+    });
+    // Nothing listens there.
+    with_site_bundle("[\"127.0.0.1:1\"]", |server| {
+        assert_eq!(statuses(server, "66.249.66.1"), [200; 3]);
+        assert_eq!(statuses(server, "198.0.2.7"), [200; 3]);
+    });
 }
 
 fn pair(seed: u8) -> Ed25519KeyPair {

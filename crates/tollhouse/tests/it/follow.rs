@@ -340,3 +340,37 @@ fn units_of_the_journal_are_followed_from_a_cursor() {
     let units = fs::read_to_string(parent.path().join("entries.units")).unwrap();
     assert!(units.starts_with("--unit=caddy\n--unit=a b\n"), "{units}");
 }
+
+/// Attacks that the log shows are answered at the next question of the proxy.
+#[test]
+fn an_attack_in_the_log_is_answered_by_the_gate() {
+    let data = Data::new(&["site"]);
+    let server = Server::start(&data.path(), &["--set", "dns.resolvers=[]"]);
+    let parent = tempfile::tempdir().unwrap();
+    let (log, position) = (parent.path().join("access.log"), parent.path().join("position"));
+    append(&log, &line(1, "page"));
+    let child = follow(&server, &log, &position);
+    let client: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+    let status = |ip: &str| {
+        let asked = client
+            .get(format!("{}/v1/auth/site", server.url))
+            .header("x-forwarded-for", ip)
+            .header("x-forwarded-uri", "/")
+            .header("x-forwarded-host", "example.org")
+            .header("user-agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0")
+            .header("accept-language", "en");
+        asked.call().unwrap().status().as_u16()
+    };
+    wait(&server, 1);
+    assert_eq!(status("192.0.2.7"), 200);
+    append(&log, &line(2, "?q=%3Cscript%3Ealert(1)"));
+    let appended = Instant::now();
+    while status("192.0.2.7") != 401 {
+        assert!(appended.elapsed() < Duration::from_secs(180), "the gate is never told");
+        // Less than the limit of requests a minute.
+        std::thread::sleep(Duration::from_millis(60));
+    }
+    println!("from the log's line to the gate's answer: {:?}", appended.elapsed());
+    assert_eq!(status("192.0.2.8"), 200, "its neighbour goes on");
+    end(child, Signal::TERM);
+}

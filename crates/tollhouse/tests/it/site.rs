@@ -66,3 +66,33 @@ fn people_pass_and_programs_are_asked() {
         assert!(table.contains(part), "{part} is missing in {table}");
     }
 }
+
+/// The lines of a configuration of nginx, without comments and blanks.
+fn nginx_lines(text: &str) -> impl Iterator<Item = String> {
+    let bare = text.lines().map(|line| line.split(" #").next().unwrap_or_default().trim());
+    bare.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned)
+}
+
+/// The example's configuration is called a template, so it has each line of the guide's, but for names and times.
+#[test]
+fn the_template_of_nginx_has_each_line_of_the_guide() {
+    let (guide, template) = (
+        include_str!("../../../../docs/guides/challenges.md"),
+        include_str!("../../../../examples/site/nginx.conf"),
+    );
+    let section = guide.split("\n### nginx\n").nth(1).and_then(|rest| rest.split("\n### ").next()).unwrap();
+    let blocks: String =
+        section.split("```nginx\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    let in_template: Vec<String> = nginx_lines(template).collect();
+    let mut compared = 0;
+    for line in nginx_lines(&blocks) {
+        let own = match line.as_str() {
+            "server 127.0.0.1:8377 max_fails=0;" => "server @TOLLHOUSE@ max_fails=0;".to_owned(),
+            "proxy_pass http://app;" => "proxy_pass http://book;".to_owned(),
+            _ => line.replace(" 250ms;", " @PATIENCE@;"),
+        };
+        assert!(in_template.contains(&own), "examples/site/nginx.conf has no `{own}`");
+        compared += 1;
+    }
+    assert!(compared > 50, "{compared} lines");
+}

@@ -159,6 +159,12 @@ pub(super) const PATTERNS: Section = Section {
             "Code in path, query, agent and referer: `http.injection`",
         ),
         setting(
+            "interfaces",
+            SettingType::Text,
+            None,
+            "Paths that programs use, application by application: `http.interface`",
+        ),
+        setting(
             "tools",
             SettingType::Text,
             None,
