@@ -349,3 +349,34 @@ fn who_never_solves_is_rejected_in_the_end() {
     assert!(actions[..20].iter().all(|action| *action == Action::Throttle || *action == Action::Challenge));
     assert_eq!(actions[59], Action::Reject);
 }
+
+/// Each rule fires first at the request of this number, counted from nought, of one address that sends ten a second.
+#[test]
+fn rules_fire_at_these_requests_and_not_before() {
+    let rows = [
+        ("GATE_SCANNER", "GET /", "sqlmap/1.8", 0),
+        ("GATE_ATTACK", "GET /?q=%3Cscript%3E", FIREFOX, 0),
+        ("PROGRAM_SENDS", "POST /contact", "curl/8.5.0", 0),
+        ("PROGRAM_READS", "GET /{a}", "-", 3),
+        ("TOOL_COUNTS", "GET /p/{n}", "curl/8.5.0", 1),
+        ("ROBOT_RACES", "GET /p/{n}", "FooBot/1.0", 300),
+        ("NO_PARTS", "GET /{a}", FIREFOX, 5),
+        ("NO_PARTS", "GET /?p={n}", FIREFOX, 5),
+        ("RACES", "GET /p/{n}", FIREFOX, 80),
+        ("ENTERS_OFTEN", "POST /login", FIREFOX, 6),
+        ("ENTERS_OFTEN", "POST /xmlrpc.php", FIREFOX, 60),
+        ("UNOPENED_FORM", "POST /contact", FIREFOX, 0),
+        ("SENDS_OFTEN", "POST /contact", FIREFOX, 30),
+        ("UNSOLVED", "GET /{a}", FIREFOX, 25),
+    ];
+    for (rule, request, agent, expected) in rows {
+        let pair = Pair::new();
+        let fires = |turn: &usize| {
+            let word = char::from(b'a' + (turn % 26) as u8).to_string().repeat(1 + turn / 26);
+            let request = request.replace("{n}", &turn.to_string()).replace("{a}", &word);
+            let (_, rules) = pair.gate(&event(turn / 10, "203.0.113.7", &request, 200, agent));
+            rules.iter().any(|fired| fired == rule)
+        };
+        assert_eq!((0..=expected).find(fires), Some(expected), "{rule}: {request} of {agent}");
+    }
+}
