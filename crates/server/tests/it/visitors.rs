@@ -214,6 +214,28 @@ fn a_site_knows_robots_as_it_is_made() {
     });
 }
 
+#[test]
+fn a_site_asks_who_takes_its_bait() {
+    with_site_bundle("[]", |server| {
+        let baits: serde_json::Value =
+            serde_json::from_str(&server.get("/v1/baits?pipeline=gate").body).unwrap();
+        let link = baits["links"][0]["name"].as_str().unwrap();
+        let status = |ip: &str, uri: &str| {
+            let (uri, from) = (format!("X-Forwarded-Uri: {uri}"), format!("X-Forwarded-For: {ip}"));
+            let browser =
+                "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+            let host = "X-Forwarded-Host: example.org";
+            let headers = [&*uri, &*from, host, browser, "X-Forwarded-Method: GET", "Accept-Language: de"];
+            server.ask("GET", "/v1/auth/site", &headers, b"").status
+        };
+        assert_eq!(status("198.51.100.7", "/"), 200);
+        assert_eq!(status("198.51.100.7", link), 200, "silently");
+        assert_eq!(status("198.51.100.7", "/"), 401);
+        assert_eq!(status("198.51.100.7", "/feed"), 200, "feeds are never asked");
+        assert_eq!(status("198.51.100.8", "/"), 200);
+    });
+}
+
 fn pair(seed: u8) -> Ed25519KeyPair {
     Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap()
 }
