@@ -118,7 +118,7 @@ impl Engine {
             .filter(|exception| exception.count.is_some_and(|count| count < limit.count))
             .filter_map(|exception| overrides::key(limit, &exception.key, &self.secret).ok())
             .take(proposed);
-        let known = banned.iter().copied().map(LimitKey).chain(stricter);
+        let known = banned.iter().copied().map(LimitKey::new).chain(stricter);
         let mut asked: Vec<PendingTake<'_>> = known
             .map(|key| PendingTake::new(&Take { limit, key, cost: 0 }, now, &exceptions, &self.secret))
             .collect();
@@ -255,7 +255,7 @@ impl<'a> KeyValuesFinder<'a> {
     /// Takes the values of a key, if it is one that is wanted.
     fn meet(&mut self, limit: usize, key: LimitKey, values: &[String]) {
         let period = self.looks.get(limit).and_then(|look| look.period);
-        let counted = counted_as(key.0, period, self.secret);
+        let counted = counted_as(key.shingle, period, self.secret);
         let wanted = self.wanted.get_mut(limit).and_then(|wanted| wanted.get_mut(&counted));
         if let Some(named) = wanted.filter(|named| named.is_none()) {
             *named = Some(values.to_vec());

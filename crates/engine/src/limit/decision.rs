@@ -7,7 +7,7 @@ use stats::{Addition, Observation, Quality, ReadingView, TimelineBucket};
 use super::{LimitExceptions, LimitKey, Take, TakeResult};
 use plan::FailureMode;
 use plan::limit::interval;
-use plan::limit::{Enforcement, LIMITS, LimitAlgorithm, LimitPlan};
+use plan::limit::{BanPlan, Enforcement, LIMITS, LimitAlgorithm, LimitPlan};
 
 /// The part of a reading that decisions go by.
 #[derive(Clone, Copy)]
@@ -28,6 +28,8 @@ impl From<ReadingView<'_>> for LimitReading {
 /// A take on its way to the ledger.
 pub(crate) struct PendingTake<'a> {
     pub(super) limit: &'a LimitPlan,
+    /// The limit's ban, but of what is on the allow list.
+    pub(super) ban: Option<BanPlan>,
     pub(super) base: Shingle,
     pub(super) cost: u64,
     /// The limit with its exception.
@@ -103,12 +105,13 @@ impl<'a> PendingTake<'a> {
             LimitAlgorithm::Bucket { burst, .. } => burst,
             _ => count,
         };
-        let base = take.key.0;
+        let base = take.key.shingle;
         let period = period_at(limit, now);
         let shingle = counted_as(base, period, secret);
         let end = period.map(|(_, end)| end);
         PendingTake {
             limit,
+            ban: limit.ban.filter(|_| !take.key.is_allowed),
             base,
             cost: take.cost,
             count,
@@ -129,7 +132,7 @@ impl<'a> PendingTake<'a> {
         exceptions: &LimitExceptions,
         secret: &Secret,
     ) -> PendingTake<'a> {
-        let look = Take { limit, key: LimitKey(counted), cost: 0 };
+        let look = Take { limit, key: LimitKey::new(counted), cost: 0 };
         let pending = PendingTake::new(&look, now, exceptions, secret);
         PendingTake { key: Key { shingle: counted, ..pending.key }, ..pending }
     }
@@ -176,11 +179,8 @@ impl<'a> PendingTake<'a> {
             _ => Addition::Take(self.window_take()),
         };
         let own = Observation { key: self.key, time: self.now, add: if adds { add } else { add.look() } };
-        let ban = self.limit.ban.map(|_| Observation {
-            key: self.ban_key(),
-            time: self.now,
-            add: Addition::Nothing,
-        });
+        let ban =
+            self.ban.map(|_| Observation { key: self.ban_key(), time: self.now, add: Addition::Nothing });
         let all = (!self.is_idle()).then(|| std::iter::once(own).chain(ban));
         all.into_iter().flatten()
     }
@@ -273,7 +273,7 @@ impl<'a> PendingTake<'a> {
             return self.unread();
         }
         let Some(own) = readings.next() else { return self.unread() };
-        let ban = self.limit.ban.and_then(|_| readings.next());
+        let ban = self.ban.and_then(|_| readings.next());
         self.decide(own.into(), ban.map(Into::into), adds)
     }
 

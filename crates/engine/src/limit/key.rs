@@ -34,6 +34,6 @@ impl LimitKeyBuilder {
     }
 
     pub(super) fn key(&self, secret: &Secret) -> LimitKey {
-        LimitKey(secret.shingle(&self.0))
+        LimitKey::new(secret.shingle(&self.0))
     }
 }

@@ -24,17 +24,44 @@ use std::sync::Arc;
 use event::{Shingle, Span, Time};
 use stats::Quality;
 
+use crate::ban_list::BanList;
+
 pub use overrides::{EXCEPTIONS_MAX, LimitExceptionError};
 pub(crate) use overrides::{LimitExceptions, read as read_exceptions};
 pub use plan::limit::{
     BanPlan, BucketError, Enforcement, FIELDS_MAX, FieldForm, LIMITS, LimitAlgorithm, LimitException,
     LimitField, LimitPlan, Period, Zone, network,
 };
-pub(crate) use rules::{LimitContext, OBSERVATIONS_MAX, RuleTakes};
+pub(crate) use rules::{LimitContext, OBSERVATIONS_MAX, RuleReading, RuleTakes};
 
 /// The key under which the use of a limit is counted: the keyed hash of its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LimitKey(pub(crate) Shingle);
+pub struct LimitKey {
+    pub(crate) shingle: Shingle,
+    /// True if the allow list has one of the values: the limit refuses it, and bans it never.
+    is_allowed: bool,
+}
+
+impl LimitKey {
+    /// A key of which no value is on the allow list, or nothing else is known.
+    pub(crate) fn new(shingle: Shingle) -> LimitKey {
+        LimitKey { shingle, is_allowed: false }
+    }
+
+    /// Returns the key with whether the allow list has one of its values, if the limit bans.
+    pub(crate) fn checked<'v>(
+        self,
+        limit: &LimitPlan,
+        list: &BanList,
+        mut values: impl Iterator<Item = &'v str>,
+    ) -> LimitKey {
+        if limit.ban.is_none() {
+            return self;
+        }
+        let allow = list.allow();
+        LimitKey { is_allowed: values.any(|value| allow.find(value).is_some()), ..self }
+    }
+}
 
 /// A take that is to be made.
 #[derive(Clone, Copy, Debug)]

@@ -53,7 +53,7 @@ pub(crate) struct ActiveException {
 #[derive(Debug, Default)]
 pub(crate) struct LimitExceptions {
     /// Posted, then configured.
-    by_limit: HashMap<String, HashMap<LimitKey, [Option<ActiveException>; 2]>>,
+    by_limit: HashMap<String, HashMap<Shingle, [Option<ActiveException>; 2]>>,
     posted: Vec<LimitException>,
 }
 
@@ -64,12 +64,13 @@ impl LimitExceptions {
         for limit in &plan.limits {
             let configured = limit.exceptions.iter().map(|exception| (1, exception));
             let posted = all.posted.iter().filter(|exception| *exception.limit == *limit.name);
-            let mut by_key: HashMap<LimitKey, [Option<ActiveException>; 2]> = HashMap::new();
+            let mut by_key: HashMap<Shingle, [Option<ActiveException>; 2]> = HashMap::new();
             for (place, exception) in posted.map(|exception| (0, exception)).chain(configured) {
                 // One that does not fit any more, because the limit has changed, stands for nothing.
                 let Ok(key) = key(limit, &exception.key, secret) else { continue };
                 let LimitException { count, exempt, until, .. } = *exception;
-                by_key.entry(key).or_default()[place] = Some(ActiveException { count, exempt, until });
+                by_key.entry(key.shingle).or_default()[place] =
+                    Some(ActiveException { count, exempt, until });
             }
             if !by_key.is_empty() {
                 all.by_limit.insert(limit.name.to_string(), by_key);
@@ -84,7 +85,7 @@ impl LimitExceptions {
         if self.by_limit.is_empty() {
             return None;
         }
-        let standing = self.by_limit.get(limit)?.get(&key)?;
+        let standing = self.by_limit.get(limit)?.get(&key.shingle)?;
         standing.iter().flatten().find(|standing| standing.until.is_none_or(|until| now < until)).copied()
     }
 
@@ -175,7 +176,7 @@ impl Engine {
         let limit = plan
             .limit(&exception.limit)
             .ok_or_else(|| LimitExceptionError::Unfit(format!("there is no limit `{}`", exception.limit)))?;
-        key(limit, &exception.key, &self.secret).map(|key| key.0)
+        key(limit, &exception.key, &self.secret).map(|key| key.shingle)
     }
 
     /// Puts exceptions in force that were posted, here or to another node, each instead of the one of the same key. One whose limit is

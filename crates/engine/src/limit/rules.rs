@@ -8,6 +8,7 @@ use stats::{Observation, Quality, Readings};
 
 use super::decision::PendingTake;
 use super::{LimitExceptions, Take};
+use crate::ban_list::BanList;
 use plan::limit::LimitPlan;
 use plan::{Pipeline, RuleLimit};
 
@@ -20,6 +21,8 @@ pub(crate) const OBSERVATIONS_MAX: usize = 128;
 pub(crate) struct LimitContext<'a> {
     pub(crate) exceptions: &'a LimitExceptions,
     pub(crate) secret: &'a Secret,
+    /// The list whose allow list stands above bans of limits, too.
+    pub(crate) ban_list: &'a BanList,
 }
 
 /// Takes of one event from the limits that the pipeline's rules name.
@@ -46,6 +49,7 @@ impl<'a> LimitContext<'a> {
             let limit = &*of.limit;
             for values in keys(limit, &of.key, facts) {
                 let key = super::key::key(self.secret, limit, values.iter().map(String::as_bytes));
+                let key = key.checked(limit, self.ban_list, values.iter().map(String::as_str));
                 let take = Take { limit, key, cost: limit.cost };
                 // Each may look at its ban, too.
                 if all.keys.len() < OBSERVATIONS_MAX / 2 {

@@ -1,6 +1,9 @@
 //! Operations on limits: take, peek, give back, set, and settle a reservation.
 
+use std::borrow::Cow;
+
 use event::Time;
+use smallvec::SmallVec;
 use stats::limit::GcraOperation;
 use stats::{Addition, LedgerError, Observation, ObserveRequest, ReadingView};
 
@@ -14,12 +17,14 @@ use plan::limit::LimitPlan;
 impl Engine {
     /// The key of these values, in the order of the limit's fields, as they are: what is to be normalised was.
     pub fn limit_key(&self, limit: &LimitPlan, values: &[&str]) -> LimitKey {
-        key(&self.secret, limit, values.iter().map(|value| value.as_bytes()))
+        let key = key(&self.secret, limit, values.iter().map(|value| value.as_bytes()));
+        key.checked(limit, &self.ban_list, values.iter().copied())
     }
 
     /// Returns the key of a value of any bytes.
     pub fn limit_key_of_bytes(&self, limit: &LimitPlan, value: &[u8]) -> LimitKey {
-        key(&self.secret, limit, std::iter::once(value))
+        let key = key(&self.secret, limit, std::iter::once(value));
+        key.checked(limit, &self.ban_list, std::str::from_utf8(value).into_iter())
     }
 
     /// The key of a request: `value` gives those of the fields, which are normalised as the limit says.
@@ -32,6 +37,7 @@ impl Engine {
         value: impl Fn(&str) -> Option<&'v str>,
     ) -> Result<LimitKey, LimitKeyError> {
         let mut values = LimitKeyBuilder::of(limit);
+        let mut normals = SmallVec::<[Cow<'_, str>; 2]>::new();
         for field in &limit.key {
             let given = value(&field.name).ok_or_else(|| LimitKeyError::Missing {
                 limit: limit.name.to_string(),
@@ -42,8 +48,12 @@ impl Engine {
                 value: given.chars().take(100).collect(),
             })?;
             values.push(normal.as_bytes());
+            if limit.ban.is_some() {
+                normals.push(normal);
+            }
         }
-        Ok(values.key(&self.secret))
+        let key = values.key(&self.secret);
+        Ok(key.checked(limit, &self.ban_list, normals.iter().map(|normal| &**normal)))
     }
 
     /// Takes from limits that stand together: the request is allowed if each of them allows it. A limit that counts only
@@ -150,7 +160,7 @@ impl Engine {
                 observations.push(asked.back(decided.taken.charged, Some(decided.taken.time)));
                 decided.give_back();
             }
-            if decided.by_limit && asked.limit.ban.is_some() {
+            if decided.by_limit && asked.ban.is_some() {
                 refusals.push((at, observations.len()));
                 observations.push(asked.refusal());
             }
@@ -174,7 +184,7 @@ impl Engine {
             else {
                 continue;
             };
-            let Some(ban) = asked.limit.ban else { continue };
+            let Some(ban) = asked.ban else { continue };
             if view.sum(0, 0).saturating_add(1) >= ban.after {
                 let until = now + ban.lasts;
                 decided.taken.banned_until = Some(until);

@@ -75,7 +75,8 @@ impl Engine {
         what: ObserveMode,
     ) -> Result<ObservedBatch, LedgerError> {
         let exceptions = self.exceptions();
-        let limits = limit::LimitContext { exceptions: &exceptions, secret: &self.secret };
+        let limits =
+            limit::LimitContext { exceptions: &exceptions, secret: &self.secret, ban_list: &self.ban_list };
         // Of what is only counted rules are not asked, so what they would take from limits is not taken.
         let limits = (what == ObserveMode::Nothing).then_some(&limits);
         let mut observed = observe::observe_one(&*self.ledger, prepared, limits, what).await?;

@@ -183,7 +183,8 @@ impl Engine {
     /// Stage 4, with the limits that rules ask for. Statistics that cannot be had are missing then, and say so.
     pub(crate) async fn observe_all(&self, prepared: Vec<PreparedEvent>) -> ObservedBatch {
         let exceptions = self.exceptions();
-        let limits = limit::LimitContext { exceptions: &exceptions, secret: &self.secret };
+        let limits =
+            limit::LimitContext { exceptions: &exceptions, secret: &self.secret, ban_list: &self.ban_list };
         let (mut observed, failure) = observe::observe(&*self.ledger, prepared, Some(&limits)).await;
         if let Some(error) = failure {
             tracing::error!(%error, "statistics are unavailable");

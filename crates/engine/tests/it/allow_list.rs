@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engine::limit::Take;
 use engine::{BanError, Directory, Engine, ON_ALLOW_LIST, Proposal};
 use event::{Span, Time};
 use plan::{Config, Overrides, Plan};
@@ -251,4 +252,23 @@ fn what_is_no_entry_is_refused() {
     check("networks = [\"office\"]", "office");
     check("names = [\"a b\"]", "`a b` is no name of a host");
     check("files = [\"missing.txt\"]", "missing.txt");
+}
+
+/// A limit refuses whoever is over it, and bans nobody on the list.
+#[test]
+fn limits_ban_nobody_on_the_list() {
+    let limits = "[[limit]]\nname = \"logins\"\nkey = [\"user\"]\ncount = 2\nper = \"1m\"\n\
+        ban = { after = 1, within = \"10m\", for = \"1h\" }\n";
+    let engine = Engine::ephemeral(plan(&format!("{limits}{ALLOW}"))).unwrap();
+    let limit = Arc::clone(engine.plan().limits.iter().find(|limit| &*limit.name == "logins").unwrap());
+    let take = |user: &str, at: Time| {
+        let key = engine.limit_key_of(&limit, |_| Some(user)).unwrap();
+        let taken = pollster::block_on(engine.take(&[Take { limit: &limit, key, cost: 1 }], at)).remove(0);
+        (taken.allowed, taken.banned_until.is_some())
+    };
+    for (user, is_banned) in [("ann", false), ("bob", true)] {
+        assert_eq!([take(user, NOW), take(user, NOW)], [(true, false); 2], "{user}");
+        assert_eq!(take(user, NOW), (false, is_banned), "{user}");
+        assert_eq!(take(user, NOW + Span::minutes(5)), (!is_banned, is_banned), "{user}");
+    }
 }
