@@ -96,6 +96,7 @@ pub fn read(files: &CrowdsecFiles, data: CrowdsecDataFiles, folder: &str) -> Cro
         for (index, decisions) in steps.iter().enumerate() {
             let mut condition = format!("scenario == {}", literal(&scenario.name));
             let mut effects = Vec::new();
+            let mut longest = 0;
             for decision in decisions {
                 let Some((_, label)) = KINDS.iter().find(|(kind, _)| *kind == decision.kind) else {
                     left.insert(format!(
@@ -107,6 +108,7 @@ pub fn read(files: &CrowdsecFiles, data: CrowdsecDataFiles, folder: &str) -> Cro
                 let seconds = (decision.length / 1_000_000_000).clamp(1, SECONDS_MAX);
                 let most = banned.longest.entry(*label).or_default();
                 *most = (*most).max(seconds);
+                longest = longest.max(seconds);
                 let label = label_name(label, &kind);
                 effects.push(format!("mark {kind} as '{label}' for {seconds}s"));
                 let _ = write!(condition, " && !{kind}.marked('{label}')");
@@ -115,6 +117,8 @@ pub fn read(files: &CrowdsecFiles, data: CrowdsecDataFiles, folder: &str) -> Cro
                 continue;
             }
             effects.push("set reject".to_owned());
+            // A log that is read late bans nobody whose decision would be over by now.
+            let _ = write!(condition, " && event.arrival - event.time < duration('{longest}s')");
             let mut rule = name.clone();
             if !is_only {
                 let sign = if index + 1 == steps.len() { ">=" } else { "==" };
@@ -205,11 +209,19 @@ fn source_table(
     folder: &str,
     left: &mut BTreeSet<String>,
 ) -> Option<String> {
-    let mut text = format!("\n[[source]]\nname = \"crowdsec{number}\"\npipeline = \"crowdsec\"\n");
+    // CrowdSec follows logs from their end.
+    let mut text =
+        format!("\n[[source]]\nname = \"crowdsec{number}\"\npipeline = \"crowdsec\"\nstart = \"end\"\n");
     match &source.journal {
         Some(matches) => {
-            let units = matches.iter().filter_map(|text| text.trim().strip_prefix("_SYSTEMD_UNIT="));
-            let units: Vec<String> = units.take(UNITS_MAX).map(quoted).collect();
+            let mut units = Vec::new();
+            for text in matches {
+                match text.trim().strip_prefix("_SYSTEMD_UNIT=") {
+                    Some(unit) if units.len() < UNITS_MAX => units.push(quoted(unit)),
+                    Some(_) => _ = left.insert(format!("acquis.yaml: more than {UNITS_MAX} units")),
+                    None => _ = left.insert(format!("acquis.yaml: `{text}` is no unit, and not taken")),
+                }
+            }
             let _ = match units.is_empty() {
                 true => writeln!(text, "journald = {{}}"),
                 false => writeln!(text, "journald = {{ units = [{}] }}", units.join(", ")),
@@ -217,6 +229,9 @@ fn source_table(
         }
         None => {
             let mut files = Vec::new();
+            if source.files.len() > FILES_MAX {
+                left.insert(format!("acquis.yaml: more than {FILES_MAX} files of a source"));
+            }
             for file in source.files.iter().take(FILES_MAX) {
                 match PathPattern::new(file) {
                     Ok(_) => files.push(quoted(file)),
@@ -304,6 +319,8 @@ mod tests {
             plan.pipelines[0].rules.rules().iter().map(|rule| rule.name.as_str()).collect();
         assert_eq!((rules.as_slice(), import.scenarios), (["SSH_BF", "RANGE"].as_slice(), 2));
         assert!(import.text.contains("mark address as 'banned' for 7200s"), "{}", import.text);
+        assert!(import.text.contains("event.arrival - event.time < duration('7200s')"), "{}", import.text);
+        assert!(import.text.contains("start = \"end\"\nfiles = "), "{}", import.text);
         assert!(import.text.contains("mark of_range as 'banned_of_range' for 7200s"), "{}", import.text);
         let sources: Vec<(&str, &str)> =
             plan.node.sources.iter().map(|source| (source.name.as_str(), source.input.kind())).collect();
@@ -346,7 +363,7 @@ mod tests {
             "mark address as 'captcha' for 1800s",
             "decision = \"captcha\"",
             "mark address as 'banned' for 14400s",
-            "!address.marked('banned') && address.bans('30d') >= 2",
+            "!address.marked('banned') && event.arrival - event.time < duration('43200s') && address.bans('30d') >= 2",
             "mark address as 'banned' for 43200s",
         ] {
             assert!(import.text.contains(part), "{part}\n{}", import.text);

@@ -3,7 +3,7 @@
 //! | fail2ban | here |
 //! |---|---|
 //! | `failregex`, `ignoreregex`, `prefregex`, `datepattern`, `maxlines` | `[log]` |
-//! | `maxretry` within `findtime` | a count of the address, and a rule |
+//! | `maxretry` within `findtime` | a count of the address, and a rule, which lines that are older do not fire |
 //! | `bantime` | a label with `decision = "ban"`: the ban list |
 //! | `bantime.increment` | a rule for each length |
 //! | `logpath`, `backend = systemd` | `[[source]]` |
@@ -222,9 +222,17 @@ fn source(jail: &Fail2banJail, name: &str, left: &mut BTreeSet<String>) -> Optio
     let mut text = format!("\n[[source]]\nname = \"{name}\"\npipeline = \"{name}\"\n");
     if jail.is_journal {
         let matches = jail.filter.iter().flat_map(|filter| &filter.journal_matches);
-        let words = matches.flat_map(|text| text.split_whitespace());
-        let mut units: Vec<&str> =
-            words.filter_map(|word| word.trim_matches('"').strip_prefix("_SYSTEMD_UNIT=")).collect();
+        let words = matches.flat_map(|text| text.split_whitespace()).map(|word| word.trim_matches('"'));
+        let mut units: Vec<&str> = Vec::new();
+        for word in words.filter(|word| *word != "+") {
+            match word.strip_prefix("_SYSTEMD_UNIT=") {
+                Some(unit) => units.push(unit),
+                None => {
+                    _ = left
+                        .insert(format!("[{}] `journalmatch`: `{word}` is no unit, and not taken", jail.name))
+                }
+            }
+        }
         units.sort_unstable();
         units.dedup();
         // Without a unit all of the journal is read, and patterns say what counts.
@@ -353,6 +361,8 @@ fn pipeline(
     if !exempt.is_empty() && of == "log.ip" {
         condition.push_str(" && !(log.ip in exempt)");
     }
+    // A jail looks back as far as it counts: a log that is read from its beginning bans nobody for long ago.
+    let _ = write!(condition, " && event.arrival - event.time <= duration('{}')", shown(window.seconds));
     let rule = name.to_ascii_uppercase();
     let days = if window.seconds < 86_400 { "30d".to_owned() } else { shown(window.seconds) };
     for (index, step) in steps.iter().enumerate() {
@@ -525,7 +535,7 @@ mod tests {
         );
         let (_, text) = &import.files[0];
         for part in [
-            "when = \"sshd.seen('10m') >= 2 && !sshd.marked('banned') && !(log.ip in exempt)\"",
+            "when = \"sshd.seen('10m') >= 2 && !sshd.marked('banned') && !(log.ip in exempt) && event.arrival - event.time <= duration('10m')\"",
             "effects = [\"mark sshd as 'banned' for 1h\", \"set reject\"]",
             "'10.0.0.0/8'",
         ] {
@@ -565,7 +575,8 @@ mod tests {
         let sources = "\n[[source]]\nname = \"sshd\"\npipeline = \"sshd\"\njournald = { units = ['sshd.service'] }\n\
             \n[[source]]\nname = \"ids\"\npipeline = \"ids\"\nfiles = [\n    '/x',\n    '/var/log/y*.log',\n]\n";
         assert!(main.ends_with(sources), "{main}");
-        assert_eq!((import.sources, import.left), (2, vec![]));
+        let left = ["[sshd] `journalmatch`: `_COMM=sshd` is no unit, and not taken".to_owned()];
+        assert_eq!((import.sources, import.left), (2, left.to_vec()));
         assert!(!import.files[1].1.contains("[[source]]"));
     }
 

@@ -106,14 +106,44 @@ fn who_fails_too_often_is_banned() {
     assert!(ran.stderr.contains("1 events"), "{}", ran.stderr);
     assert_eq!(banned(&server), ["192.0.2.1", "192.0.2.9"]);
 
-    // The server follows the jails' logs itself.
+    // The server follows the jails' logs itself. Who failed long ago is not banned today.
     let logs = folder.path().join("log");
     fs::create_dir(&logs).unwrap();
-    fs::write(logs.join("auth.log"), failed("192.0.2.4").repeat(3)).unwrap();
-    fs::write(logs.join("web.log"), format!("{} denied 192.0.2.5\n", now())).unwrap();
+    let old =
+        "2026-01-05T10:00:00Z host sshd[7]: Failed password for root from 192.0.2.6 port 22\n".repeat(5);
+    fs::write(logs.join("auth.log"), old + &failed("192.0.2.4").repeat(3)).unwrap();
+    let old = "2026-01-05T10:00:00Z denied 192.0.2.8\n";
+    fs::write(logs.join("web.log"), format!("{old}{} denied 192.0.2.5\n", now())).unwrap();
     wait_until("bans of both logs", || {
         banned(&server) == ["192.0.2.1", "192.0.2.4", "192.0.2.5", "192.0.2.9"]
     });
+}
+
+/// Bans become longer with each, and five of them ban for a week: a burst that is read at once is one ban all the same.
+#[test]
+fn a_burst_in_one_chunk_is_one_ban() {
+    let folder = tempfile::tempdir().unwrap();
+    let etc = configuration(folder.path());
+    let growing = "[DEFAULT]\nbantime.increment = true\nbantime.maxtime = 1w\n\
+        [web]\nenabled = false\n[recidive]\nenabled = true\nfindtime = 1d\nbantime = 1w\nlogpath = /dev/null\n";
+    fs::write(etc.join("jail.local"), growing).unwrap();
+    fs::write(etc.join("filter.d/recidive.conf"), "[Definition]\nfailregex = Ban <HOST>\n").unwrap();
+    let (_, config) = import(&etc, folder.path());
+    let data = Data::new(&["web"]);
+    let server = Server::start(&data.path(), &["--config", &config]);
+    let failed = |ip: &str| line(&format!("sshd[7]: Failed password for root from {ip} port 22"));
+    let logs = folder.path().join("log");
+    fs::create_dir(&logs).unwrap();
+    let bursts =
+        failed("192.0.2.1").repeat(20) + &failed("192.0.2.2").repeat(100) + &failed("192.0.2.3").repeat(3);
+    fs::write(logs.join("auth.log"), bursts).unwrap();
+    wait_until("the last ban", || banned(&server).contains(&"192.0.2.3".to_owned()));
+    let mut answer = ureq::get(format!("{}/v1/bans/stream?startup=true", server.url)).call().unwrap();
+    let answer: Value = serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap();
+    let mut by: Vec<String> =
+        answer["new"].as_array().unwrap().iter().map(|ban| ban["by"].to_string()).collect();
+    by.sort();
+    assert_eq!(by, ["\"SSHD_1\""; 3], "{answer}");
 }
 
 #[test]
@@ -188,6 +218,9 @@ fn who_overflows_a_scenario_of_crowdsec_is_banned() {
     let config = bans.join("tollhouse.toml").display().to_string();
     run(["config", "check", "--strict", "--config", &config], "").expect(0);
 
+    // What a log has before it is followed is not read.
+    let old = ["a", "b", "c"].map(|user| format!("{} wrong code of {user} from 192.0.2.9\n", now()));
+    fs::write(&log_file, old.concat()).unwrap();
     let data = Data::new(&["web"]);
     let server = Server::start(&data.path(), &["--config", &config]);
     let wrong = |user: &str, ip: &str| format!("{} wrong code of {user} from {ip}\n", now());
@@ -234,15 +267,17 @@ fn who_overflows_a_scenario_of_crowdsec_is_banned() {
         let mut answer = ureq::get(format!("{}/v1/sources", server.url)).call().unwrap();
         let answer: Value = serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap();
         let source = &answer["sources"][0];
-        (source["lines"].as_u64().unwrap_or(0), source["unread"].as_u64().unwrap_or(0))
+        let number = |name: &str| source[name].as_u64().unwrap_or(0);
+        (number("files"), number("lines"), number("unread"))
     };
+    wait_until("the log is open", || taken(&server) == (1, 0, 0));
     append(&[wrong("a", "192.0.2.7"), wrong("b", "192.0.2.7"), "no parser reads this\n".to_owned()].concat());
-    wait_until("three lines", || taken(&server) == (3, 1));
+    wait_until("three lines", || taken(&server) == (1, 3, 1));
     server.end(Signal::TERM);
     let server = Server::start(&data.path(), &["--config", &config]);
     append(&wrong("c", "192.0.2.7"));
     wait_until("the ban of the third", || banned(&server) == ["192.0.2.1", "192.0.2.3", "192.0.2.7"]);
-    assert_eq!(taken(&server), (1, 0));
+    assert_eq!(taken(&server), (1, 1, 0));
 }
 
 #[test]
