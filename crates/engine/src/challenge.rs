@@ -48,7 +48,7 @@ impl Engine {
         prepared: PreparedEvent,
     ) -> Result<Option<IssuedChallenge>, LedgerError> {
         let mut observed = self.observe_one(prepared, ObserveMode::Nothing).await?;
-        score::score(&mut observed);
+        score::score(observed.prepared_mut());
         let PreparedEvent { row, .. } = observed.event(0).prepared;
         Ok(self.issue(row, "", "", false))
     }

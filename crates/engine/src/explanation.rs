@@ -244,7 +244,7 @@ impl Engine {
     /// If statistics cannot be had, whatever the pipeline's `on_error` says.
     pub async fn check(&self, prepared: PreparedEvent) -> Result<Explanation, LedgerError> {
         let mut observed = self.observe_one(prepared, ObserveMode::Nothing).await?;
-        score::score(&mut observed);
+        score::score(observed.prepared_mut());
         let event = observed.event(0);
         let row = &event.prepared.row;
         let mut verdict = judge::judge(&row.pipeline.rules, &row.facts);

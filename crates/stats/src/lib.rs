@@ -25,6 +25,7 @@ mod kind;
 mod layout;
 mod ledger;
 mod number_register;
+mod overlay;
 pub mod random;
 mod sketch;
 pub mod workload;
@@ -53,4 +54,5 @@ pub use ledger::{
     ReadingHead, ReadingView, Readings, Timeline,
 };
 pub use number_register::{NumberRegister, NumberRegisterError, NumberedSection, RegisteredName};
+pub use overlay::AdditionOverlay;
 pub use sketch::{Sketch, SketchOptions, SketchPlace};

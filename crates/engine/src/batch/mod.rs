@@ -196,9 +196,9 @@ impl Engine {
             answers.add_observed(&observed);
             watcher.ends(DecisionStage::Observe);
             watcher.begins(DecisionStage::Judge);
-            score::score(&mut observed);
+            score::score(observed.prepared_mut());
             let ids = self.decision_ids(&observed);
-            let verdicts = self.judge_all(&observed, &ids, &mut due);
+            let verdicts = self.judge_all(&mut observed, &ids, &mut due);
             watcher.ends(DecisionStage::Judge);
             watcher.begins(DecisionStage::Journal);
             decisions.extend(self.log(observed, &ids, verdicts, watcher).await);

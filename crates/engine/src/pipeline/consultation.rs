@@ -47,7 +47,7 @@ impl Engine {
     /// If statistics cannot be had, whatever the pipeline's `on_error` says.
     pub async fn consult(&self, prepared: PreparedEvent) -> Result<Verdict, LedgerError> {
         let mut observed = self.observe_one(prepared, ObserveMode::Nothing).await?;
-        score::score(&mut observed);
+        score::score(observed.prepared_mut());
         let prepared = observed.event(0).prepared;
         let (rules, facts) = (&prepared.row.pipeline.rules, &prepared.row.facts);
         let mut verdict = judge::judge(rules, facts);
@@ -62,7 +62,7 @@ impl Engine {
         prepared: PreparedEvent,
     ) -> Result<(f64, PreparedEvent), LedgerError> {
         let mut observed = self.observe_one(prepared, ObserveMode::Nothing).await?;
-        score::score(&mut observed);
+        score::score(observed.prepared_mut());
         let mut outcome = Evaluation::default();
         let PreparedEvent { row, .. } = observed.event(0).prepared;
         row.pipeline.rules.evaluate(&row.facts, &mut outcome);

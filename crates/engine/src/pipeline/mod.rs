@@ -31,7 +31,7 @@ use futures_util::future::join;
 use journal::RecordId;
 use judge::{BandsInForce, Evaluation, Reason, Verdict};
 use plan::{FailureMode, Pipeline};
-use stats::ObserveRequest;
+use stats::{AdditionOverlay, ObserveRequest};
 
 pub(crate) use self::watcher::NoWatcher;
 pub use self::watcher::{DecisionStage, StageWatcher};
@@ -134,11 +134,12 @@ impl Engine {
     /// ```
     ///
     /// Answers once the configured durability holds for all of it. It never fails: a decision says of itself that it was made
-    /// without statistics or could not be logged, and is then as `on_error` says. Within a batch each event's readings include
-    /// those before it, but what hangs on verdicts is added after the whole batch is judged.
+    /// without statistics or could not be logged, and is then as `on_error` says. A batch is judged as its events would be one by
+    /// one: each event's readings include those before it, and what the verdicts on those add ([`AdditionOverlay`] says what is
+    /// not seen). What automatic training examples teach is learned after the whole batch is judged.
     pub async fn decide(&self, prepared: Vec<PreparedEvent>) -> Vec<Decision> {
         let mut observed = self.observe_all(prepared).await;
-        score::score(&mut observed);
+        score::score(observed.prepared_mut());
         self.conclude(observed).await
     }
 
@@ -161,10 +162,10 @@ impl Engine {
         watcher: &dyn StageWatcher,
     ) -> Vec<Decision> {
         watcher.begins(DecisionStage::Judge);
-        score::score(&mut observed);
+        score::score(observed.prepared_mut());
         let mut due = PendingEffects::default();
         let ids = self.decision_ids(&observed);
-        let verdicts = self.judge_all(&observed, &ids, &mut due);
+        let verdicts = self.judge_all(&mut observed, &ids, &mut due);
         watcher.ends(DecisionStage::Judge);
         watcher.begins(DecisionStage::Settle);
         watcher.begins(DecisionStage::Journal);
@@ -197,10 +198,10 @@ impl Engine {
     }
 
     /// Stages 5 to 7 of events that models have scored.
-    pub(crate) async fn conclude(&self, observed: ObservedBatch) -> Vec<Decision> {
+    pub(crate) async fn conclude(&self, mut observed: ObservedBatch) -> Vec<Decision> {
         let mut due = PendingEffects::default();
         let ids = self.decision_ids(&observed);
-        let verdicts = self.judge_all(&observed, &ids, &mut due);
+        let verdicts = self.judge_all(&mut observed, &ids, &mut due);
         // Neither waits for the other's disk: both go by what was observed and judged.
         let ((), decisions) = join(self.carry_out(due), self.log(observed, &ids, verdicts, &NoWatcher)).await;
         decisions
@@ -211,24 +212,32 @@ impl Engine {
         observed.events().map(|observed| self.ids.next(observed.prepared.row.arrival)).collect()
     }
 
-    /// Stage 5. What verdicts ask for is put behind what is due.
+    /// Stage 5. What verdicts ask for is put behind what is due, and later events are judged by it.
     pub(crate) fn judge_all(
         &self,
-        observed: &ObservedBatch,
+        observed: &mut ObservedBatch,
         ids: &[RecordId],
         due: &mut PendingEffects,
     ) -> Vec<Verdict> {
         let (mut outcome, mut verdicts) = (Evaluation::default(), Vec::with_capacity(observed.len()));
         let allow = self.ban_list.allow();
-        for (observed, id) in observed.events().zip(ids) {
-            let mut verdict = self.judge(&observed, &mut outcome);
-            settle::requests(&observed, verdict.action, &outcome, Some(&allow), &mut due.adds);
-            let (bans, passed_over) = settle::new_bans(&observed, *id, outcome.fired(), &allow);
+        for (at, id) in ids.iter().enumerate() {
+            if !due.overlay.is_empty() {
+                self.see_effects(observed, at, due);
+            }
+            let event = observed.event(at);
+            let mut verdict = self.judge(&event, &mut outcome);
+            let before = due.adds.len();
+            settle::requests(&event, verdict.action, &outcome, Some(&allow), &mut due.adds);
+            if observed.len() > 1 {
+                due.adds.iter().skip(before).for_each(|request| due.overlay.add(&request.observations));
+            }
+            let (bans, passed_over) = settle::new_bans(&event, *id, outcome.fired(), &allow);
             due.bans.extend(bans);
             for setting in passed_over.iter().map(|passed| passed.setting) {
                 self.metrics.count_passed_over("rule", setting, 1);
             }
-            verdict.reasons.extend(canary::reason(observed.prepared));
+            verdict.reasons.extend(canary::reason(event.prepared));
             let passed_over = passed_over.into_iter();
             verdict.reasons.extend(passed_over.map(|passed| Reason {
                 rule: ON_ALLOW_LIST.to_owned(),
@@ -241,6 +250,23 @@ impl Engine {
         self.count_verdicts(observed, &verdicts);
         due.training_examples.extend(self.auto_training_examples(observed, &verdicts));
         verdicts
+    }
+
+    /// Brings the facts of an event, and the scores of models, to what they would be if the effects that are due were
+    /// carried out.
+    fn see_effects(&self, observed: &mut ObservedBatch, at: usize, due: &mut PendingEffects) {
+        if !observed.overlay(at, &mut due.overlay, &self.plan().catalog) {
+            return;
+        }
+        if self.ban_list.has_lifted() {
+            // A label that was lifted is on a key again from when the list has it again.
+            self.ban_list.put(std::mem::take(&mut due.bans));
+        }
+        if let Some(event) = observed.prepared_mut().get_mut(at) {
+            let event = std::slice::from_mut(event);
+            ranges::fill(&self.ban_list, event);
+            score::score(event);
+        }
     }
 
     /// Stage 5 for one row, with the pipeline's word for lost statistics. The memory of `outcome` is used again.
@@ -258,7 +284,7 @@ impl Engine {
 
     /// Stage 6.
     pub(crate) async fn carry_out(&self, due: PendingEffects) {
-        let PendingEffects { adds, bans, training_examples: lessons } = due;
+        let PendingEffects { adds, bans, training_examples: lessons, .. } = due;
         self.ban_list.put(bans);
         if let Err(error) = settle::settle(&*self.ledger, &adds).await {
             tracing::error!(%error, "verdicts cannot be counted");
@@ -274,6 +300,8 @@ impl Engine {
 #[derive(Default)]
 pub(crate) struct PendingEffects {
     adds: Vec<ObserveRequest>,
+    /// The same, for later events of the batch to be judged by.
+    overlay: AdditionOverlay,
     bans: Vec<ban_list::NewBan>,
     training_examples: Vec<trainer::AutoTrainingExample>,
 }

@@ -3,18 +3,18 @@
 
 use std::sync::Arc;
 
-use event::{Facts, Key, Shingle, Slot, Span, TableIndex, Time, Value};
+use event::{Facts, Key, Shingle, Slot, Span, Table, TableIndex, Time, Value};
 use judge::{BucketFunction, LimitValue, ReputationValue};
 use stats::{
-    Addition, AggregateColumn, DedupeMark, LastValueForm, Ledger, LedgerError, Observation, ObserveOutcomes,
-    ObserveRequest, Origin, Quality, ReadingView, Readings,
+    Addition, AdditionOverlay, AggregateColumn, Catalog, DedupeMark, LastValueForm, Ledger, LedgerError,
+    Observation, ObserveOutcomes, ObserveRequest, Origin, Quality, ReadingView, Readings,
 };
 
 use super::classifiers::{self, ClassifierReading};
 use super::keys::{DistinctPair, PreparedEvent};
 use super::reputation::{self, EventReadings};
-use crate::limit::{LimitContext, RuleTakes};
-use plan::{DistinctPlan, KindPlan, LabelPlan, Pipeline, ReadingColumn, ReadingSource};
+use crate::limit::{LimitContext, RuleReading, RuleTakes};
+use plan::{DistinctPlan, KindPlan, LabelPlan, Pipeline, ReadingColumn, ReadingSource, RuleLimit};
 
 /// Events that have been counted, with what was known of their keys before. They can be settled once, by value.
 #[derive(Debug)]
@@ -57,6 +57,21 @@ impl ObservedBatch {
     /// Returns the events without their readings, to be changed.
     pub(crate) fn prepared_mut(&mut self) -> &mut [PreparedEvent] {
         &mut self.prepared
+    }
+
+    /// Puts what verdicts on earlier events of the batch add into the readings and the facts of an event; answers whether
+    /// there was anything for it.
+    pub(crate) fn overlay(&mut self, at: usize, added: &mut AdditionOverlay, catalog: &Catalog) -> bool {
+        let Some(event) = self.prepared.get_mut(at) else { return false };
+        let marks = event.keys.len() + event.pairs.len();
+        let keys = event.keys.iter().enumerate().chain((marks..).zip(&event.marks));
+        let has_changed = added.apply(catalog, &mut self.outcomes, at, keys, event.row.time);
+        if has_changed {
+            let mut facts = std::mem::take(&mut event.row.facts);
+            fill(&mut facts, event, None, self.outcomes.readings(at));
+            event.row.facts = facts;
+        }
+        has_changed
     }
 
     /// Returns the first event.
@@ -196,7 +211,10 @@ async fn ask(
             at += 1;
         }
         let mut facts = std::mem::take(&mut event.row.facts);
-        fill(&mut facts, event, asked, what == ObserveMode::Seen, outcomes.readings(number));
+        let readings = outcomes.readings(number);
+        let (_, of_limits) = readings.split_at(event.keys.len() + event.pairs.len() + event.marks.len());
+        let told = asked.results(of_limits, what == ObserveMode::Seen, &event.row.pipeline.limits);
+        fill(&mut facts, event, Some(&told), readings);
         event.row.facts = facts;
     }
     (ObservedBatch { prepared, outcomes, failed: error.is_some() }, error)
@@ -309,20 +327,18 @@ pub(crate) fn counters(adds: impl Iterator<Item = (u8, u64)>) -> Addition {
     if adds.peek().is_none() { Addition::Nothing } else { Addition::Counters(adds.collect()) }
 }
 
-/// Fills the columns of readings. A value goes straight from its reading into the row: one that is moved there as a whole,
-/// where its parts were just written, is waited for.
+/// Fills the columns of readings; those of limits stay as they are where nothing is told of any. A value goes straight from its
+/// reading into the row: one that is moved there as a whole, where its parts were just written, is waited for.
 fn fill(
     facts: &mut Facts,
     prepared: &PreparedEvent,
-    asked: &RuleTakes<'_>,
-    adds: bool,
+    told: Option<&Table<RuleLimit, Option<RuleReading>>>,
     readings: Readings<'_>,
 ) {
     let pipeline = &prepared.row.pipeline;
     let (of_keys, rest) = readings.split_at(prepared.keys.len());
     let (of_pairs, rest) = rest.split_at(prepared.pairs.len());
-    let (of_marks, of_limits) = rest.split_at(prepared.marks.len());
-    let told = asked.results(of_limits, adds, &pipeline.limits);
+    let (of_marks, _) = rest.split_at(prepared.marks.len());
     let of_kind = |kind| of_keys.part(prepared.counted(kind));
     let assessed = reputation::assess_all(pipeline, &EventReadings::new(prepared, of_keys, of_pairs));
     let time = prepared.row.time;
@@ -418,7 +434,7 @@ fn fill(
                 put(facts, *slot, marked(of_marks.part(prepared.of_label(*label)), prepared.row.arrival));
             }
             ReadingSource::Limit { limit, value } => {
-                let Some((over, left)) = told[*limit] else { continue };
+                let Some((over, left)) = told.and_then(|told| told[*limit]) else { continue };
                 match value {
                     LimitValue::Over => put(facts, *slot, Some(over)),
                     LimitValue::Remaining => put(facts, *slot, left.map(counted)),

@@ -7,7 +7,6 @@ use catboost::ModelScratch;
 use event::Facts;
 
 use super::keys::PreparedEvent;
-use super::observe::ObservedBatch;
 
 thread_local! {
     /// Memory that scoring uses, kept between batches.
@@ -15,10 +14,10 @@ thread_local! {
 }
 
 /// Fills the columns of the models. Rows of one pipeline that lie one behind the other are scored together.
-pub(crate) fn score(observed: &mut ObservedBatch) {
+pub(crate) fn score(events: &mut [PreparedEvent]) {
     let same =
         |one: &PreparedEvent, other: &PreparedEvent| Arc::ptr_eq(&one.row.pipeline, &other.row.pipeline);
-    for run in observed.prepared_mut().chunk_by_mut(same) {
+    for run in events.chunk_by_mut(same) {
         let pipeline = run.first().map(|prepared| Arc::clone(&prepared.row.pipeline));
         let Some(pipeline) = pipeline.filter(|pipeline| !pipeline.models.is_empty()) else { continue };
         let mut rows: Vec<&mut Facts> = run.iter_mut().map(|prepared| &mut prepared.row.facts).collect();

@@ -4,6 +4,7 @@ mod allow_list;
 mod amounts;
 mod applications;
 mod backtest;
+mod batch_effects;
 mod canary;
 mod classifier;
 mod columns;

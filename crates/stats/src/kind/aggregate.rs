@@ -86,6 +86,18 @@ impl AggregateColumn {
         }
     }
 
+    /// Returns the word of a reading of two cells of a key, given that of each.
+    fn of_both(&self, one: u64, other: u64) -> u64 {
+        let (first, second) = (one.cast_signed(), other.cast_signed());
+        match self {
+            AggregateColumn::First | AggregateColumn::Min => first.min(second).cast_unsigned(),
+            AggregateColumn::Last | AggregateColumn::Max => first.max(second).cast_unsigned(),
+            AggregateColumn::Count => one.saturating_add(other),
+            AggregateColumn::Sum => first.saturating_add(second).cast_unsigned(),
+            AggregateColumn::Decayed { .. } => (f64::from_bits(one) + f64::from_bits(other)).to_bits(),
+        }
+    }
+
     /// The value that a word of a reading stands for.
     pub fn value(&self, word: u64) -> AggregateValue {
         let integer = word.cast_signed();
@@ -682,6 +694,12 @@ impl CellOperations for AggregatePlan {
         let count = self.columns.iter().position(|column| *column == AggregateColumn::Count);
         if let Some(value) = count.and_then(|at| out.get_mut(at)) {
             *value = events;
+        }
+    }
+
+    fn add_reading(&self, out: &mut [u64], other: &[u64]) {
+        for ((value, other), column) in out.iter_mut().zip(other).zip(&self.columns) {
+            *value = column.of_both(*value, *other);
         }
     }
 

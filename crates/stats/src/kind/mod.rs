@@ -163,6 +163,10 @@ pub(crate) trait CellOperations {
     /// Puts an estimate of the number of events into the reading of a key that has no cell.
     fn estimate(&self, _events: u64, _add: &Addition, _out: &mut [u64]) {}
 
+    /// Adds the values of the reading of another cell of the same key, as of the same time. What no two readings tell
+    /// together stays as it is.
+    fn add_reading(&self, _out: &mut [u64], _other: &[u64]) {}
+
     /// Decides what an addition comes to. Additions of other statistics come to nothing.
     fn change<'a>(&self, add: &'a Addition, context: &ObservationContext<'_>) -> StatisticChange<'a>;
 
@@ -376,6 +380,12 @@ macro_rules! statistics {
             #[inline]
             pub fn read(&self, words: &[u64], now: Time, out: &mut [u64]) {
                 match &self.0 { $(CellPlanKind::$name(plan) => CellOperations::read(plan, words, now, out),)* }
+            }
+
+            /// Adds the values of the reading of another cell of the same key, as of the same time: a reading of both.
+            /// Series stay as they are, as their sum-ups do not tell the buckets.
+            pub(crate) fn add_reading(&self, out: &mut [u64], other: &[u64]) {
+                match &self.0 { $(CellPlanKind::$name(plan) => CellOperations::add_reading(plan, out, other),)* }
             }
 
             /// Puts an estimate of the number of events into the reading of a key that has no cell: into an aggregate's

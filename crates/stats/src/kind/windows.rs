@@ -1423,6 +1423,11 @@ impl CellOperations for WindowsPlan {
         }
     }
 
+    fn add_reading(&self, out: &mut [u64], other: &[u64]) {
+        let sums = self.windows.len() * self.shown;
+        out.iter_mut().zip(other).take(sums).for_each(|(sum, other)| *sum = sum.saturating_add(*other));
+    }
+
     #[inline]
     fn change<'a>(&self, add: &'a Addition, context: &ObservationContext<'_>) -> StatisticChange<'a> {
         let ObservationContext { time, last, values, origin, sightings } = *context;
