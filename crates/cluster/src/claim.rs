@@ -3,7 +3,7 @@
 //! ```text
 //! intent (token, request) ─► journal ─► RemoteCluster::claim ─► yes: its additions, with the token ─► journal
 //!                                                    ├─► no: duplicate, with the token ─► journal
-//!                                                    └─► no answer: an error; claimed again with the same token
+//!                                                    └─► no answer: unconfirmed; claimed again with the same token
 //! ```
 //!
 //! Only a claim that the cluster has answered settles an intent. What was told of it, and what the request adds, are one

@@ -365,7 +365,7 @@ impl ClusterCore {
 }
 
 impl Ledger for Cluster {
-    fn observe<'a>(&'a self, requests: &'a [ObserveRequest]) -> LedgerFuture<'a, ObserveOutcomes> {
+    fn observe_each<'a>(&'a self, requests: &'a [ObserveRequest]) -> LedgerFuture<'a, ObserveOutcomes> {
         Box::pin(self.inner.observe(requests))
     }
 

@@ -21,8 +21,8 @@ use std::sync::atomic::Ordering;
 
 use event::Time;
 use futures_util::future::{Either, select};
+use stats::Addition;
 use stats::limit::GcraOperation;
-use stats::{Addition, LedgerError};
 
 use crate::call::ObserveCall;
 use crate::catalog::ClusterCatalog;
@@ -40,16 +40,14 @@ fn is_take(add: &Addition) -> bool {
 }
 
 impl ClusterCore {
-    /// Asks what a call is to know and to take of exact limits.
-    ///
-    /// # Errors
-    /// If what is given back, or counted in any case, may not have been.
+    /// Asks what a call is to know and to take of exact limits. Requests of which what is given back, or counted in any
+    /// case, may not have been are in doubt then.
     pub(crate) async fn decide(
         self: &Arc<ClusterCore>,
         world: &ClusterCatalog,
         call: &ObserveCall<'_>,
-        verdicts: &MarkStatuses,
-    ) -> Result<ExactLimitReadings, LedgerError> {
+        verdicts: &mut MarkStatuses,
+    ) -> ExactLimitReadings {
         let (flight, answers) = (Arc::<InFlightCall>::default(), Arc::<ExactLimitResults>::default());
         let landing = Arc::new(InFlightGuard(flight.clone()));
         let mut readings = Vec::new();
@@ -68,12 +66,12 @@ impl ClusterCore {
                 at: items.len(),
                 _landing: landing.clone(),
             };
-            readings.push((reading, is_take(&ask.add)));
+            readings.push((request, reading, is_take(&ask.add)));
             items.push(QueuedRequest { ask, who });
         }
         drop(landing);
         if items.is_empty() {
-            return Ok(ExactLimitReadings::default());
+            return ExactLimitReadings::default();
         }
         self.counts.exact.fetch_add(items.len() as u64, Ordering::Relaxed);
         answers.lock().resize(items.len(), None);
@@ -92,8 +90,7 @@ impl ClusterCore {
         }
         let answers = std::mem::take(&mut *answers.lock());
         let mut decisions = ExactLimitReadings::default();
-        let mut failed = None;
-        for ((reading, is_take), answer) in readings.into_iter().zip(answers) {
+        for ((request, reading, is_take), answer) in readings.into_iter().zip(answers) {
             let why = match answer {
                 Some(Ok(PriorReading::Damaged)) => {
                     self.counts.unsound.fetch_add(1, Ordering::Relaxed);
@@ -109,13 +106,10 @@ impl ClusterCore {
             };
             self.counts.exact_failures.fetch_add(1, Ordering::Relaxed);
             if !is_take {
-                failed = Some(why);
+                verdicts.doubt(request, why);
             }
         }
-        match failed {
-            Some(why) => Err(LedgerError::Unreachable { why }),
-            None => Ok(decisions),
-        }
+        decisions
     }
 
     /// Sends the next round of each of these partitions that has none under way.

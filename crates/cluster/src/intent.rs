@@ -18,14 +18,15 @@ pub(crate) enum MarkStatus {
     Had(ClaimToken),
     /// Another was.
     Refused(ClaimToken),
-    /// The cluster has not said.
+    /// It is not known whether the request counts: the cluster has not said whose the mark is, or whether something that
+    /// the request adds to an exact limit was added.
     Unknown,
 }
 
 /// The statuses of the marks of a call's requests, as far as they are known.
 pub(crate) struct MarkStatuses {
     pub(crate) list: Vec<MarkStatus>,
-    /// The error that leaves the outcome unknown.
+    /// The last reason for which one is unknown.
     pub(crate) failure: Option<Arc<str>>,
     /// The begin of the call.
     pub(crate) at: Duration,
@@ -36,13 +37,16 @@ impl MarkStatuses {
         MarkStatuses { list: vec![MarkStatus::Had(token)], failure: None, at: Duration::MAX }
     }
 
-    /// Returns true if a request adds. Where something is not known all can be sent again, so what has no mark waits for
-    /// that.
+    /// Returns true if a request adds.
     pub(crate) fn adds(&self, request: usize) -> bool {
-        match self.list.get(request) {
-            Some(MarkStatus::Had(_)) => true,
-            Some(MarkStatus::Unmarked) => self.failure.is_none(),
-            _ => false,
+        matches!(self.list.get(request), Some(MarkStatus::Had(_) | MarkStatus::Unmarked))
+    }
+
+    /// Notes that it is not known whether a request counts. If it has a mark, its intent stays, and is seen to later.
+    pub(crate) fn doubt(&mut self, request: usize, why: Arc<str>) {
+        if let Some(status) = self.list.get_mut(request) {
+            *status = MarkStatus::Unknown;
+            self.failure = Some(why);
         }
     }
 }

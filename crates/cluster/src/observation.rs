@@ -39,7 +39,7 @@ struct CallMoment {
 }
 
 impl ClusterCore {
-    /// Answers requests: see [`stats::Ledger::observe`].
+    /// Answers requests: see [`stats::Ledger::observe_each`].
     pub(crate) async fn observe(
         self: &Arc<ClusterCore>,
         requests: &[ObserveRequest],
@@ -53,20 +53,17 @@ impl ClusterCore {
         let mut intents = self.intend(&world, requests).await?;
         let claiming = intents.claim();
         let decide = async {
-            let verdicts = intents.verdicts(claiming).await;
-            let decisions = self.decide(&world, &call, &verdicts).await;
+            let mut verdicts = intents.verdicts(claiming).await;
+            let decisions = self.decide(&world, &call, &mut verdicts).await;
             (verdicts, decisions)
         };
         let (verdicts, decisions) = join(decide, self.gather(&world, &call, running.stamp)).await.0;
-        let (outcomes, position) = self.apply(&world, &call, &verdicts, &decisions?, running.stamp);
+        let (outcomes, position) = self.apply(&world, &call, &verdicts, &decisions, running.stamp);
         drop(intents);
         if let Some(position) = position {
             self.wal.settled(position).await?;
         }
-        match verdicts.failure {
-            Some(why) => Err(LedgerError::Unreachable { why }),
-            None => Ok(outcomes),
-        }
+        Ok(outcomes)
     }
 
     pub(crate) fn call<'a>(
@@ -159,7 +156,11 @@ impl ClusterCore {
                     refused.push(*token);
                     outcomes.set_duplicate(number);
                 }
-                MarkStatus::Unmarked | MarkStatus::Unknown => {}
+                MarkStatus::Unmarked => {}
+                MarkStatus::Unknown => {
+                    let why = verdicts.failure.clone().unwrap_or_default();
+                    outcomes.set_unconfirmed(number, why);
+                }
             }
         }
         let moment = CallMoment {

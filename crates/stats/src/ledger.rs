@@ -109,6 +109,8 @@ pub struct ObserveOutcomes {
     pub(crate) requests: Vec<(u32, bool)>,
     pub(crate) readings: Vec<PackedReading>,
     pub(crate) values: Vec<u64>,
+    /// The requests of which it is not known whether they count, and the reason for the last of them.
+    unconfirmed: Option<(Vec<bool>, Arc<str>)>,
 }
 
 /// A reading whose values lie in a list with those of others.
@@ -176,6 +178,16 @@ impl ObserveOutcomes {
         }
     }
 
+    /// Says that it is not known whether a request counts. None of its additions was made by now.
+    pub fn set_unconfirmed(&mut self, request: usize, why: Arc<str>) {
+        let count = self.requests.len();
+        let (unconfirmed, last) = self.unconfirmed.get_or_insert_with(|| (vec![false; count], why.clone()));
+        if let Some(unconfirmed) = unconfirmed.get_mut(request) {
+            *unconfirmed = true;
+        }
+        *last = why;
+    }
+
     /// Tells a reading, by its place among all of them. The values may be none, which are all zero.
     pub fn set_reading(&mut self, reading: usize, told: ReadingHead, values: &[u64]) {
         let Some(brief) = self.readings.get_mut(reading) else { return };
@@ -205,6 +217,17 @@ impl ObserveOutcomes {
     /// Returns whether a request's mark was there already, so that nothing was added.
     pub fn duplicate(&self, request: usize) -> bool {
         self.requests.get(request).is_some_and(|(_, duplicate)| *duplicate)
+    }
+
+    /// Returns whether it is not known if a request counts: see [`Ledger::observe_each`].
+    pub fn is_unconfirmed(&self, request: usize) -> bool {
+        let unconfirmed = self.unconfirmed.as_ref().and_then(|(unconfirmed, _)| unconfirmed.get(request));
+        unconfirmed.is_some_and(|unconfirmed| *unconfirmed)
+    }
+
+    /// Returns the reason why it is not known of some request whether it counts, if there is such a request.
+    pub fn failure(&self) -> Option<LedgerError> {
+        self.unconfirmed.as_ref().map(|(_, why)| LedgerError::Unreachable { why: why.clone() })
     }
 
     /// The readings of a request, one per observation.
@@ -628,10 +651,25 @@ pub trait Ledger: Send + Sync {
     /// Answers readings and adds; answers only when what was added is as durable as configured. Readings of one
     /// request are not isolated from requests of other callers.
     ///
+    /// Requests of a batch fail one by one: where it is not known whether a request counts, it is *unconfirmed*, and the
+    /// others are answered and added. What was read is answered for all. An unconfirmed request with [`ObserveRequest::once`] is
+    /// counted later, once, unless another with its mark was or is quicker; one without a mark is not.
+    ///
     /// # Errors
     /// Requests that do not fit the catalog are refused before anything is added. After an error of the store some
     /// of the requests may have been added: with [`ObserveRequest::once`] they can be sent again.
-    fn observe<'a>(&'a self, requests: &'a [ObserveRequest]) -> LedgerFuture<'a, ObserveOutcomes>;
+    fn observe_each<'a>(&'a self, requests: &'a [ObserveRequest]) -> LedgerFuture<'a, ObserveOutcomes>;
+
+    /// Answers and adds as [`Ledger::observe_each`] does, for who goes on only if all requests are confirmed.
+    ///
+    /// # Errors
+    /// Those of [`Ledger::observe_each`], and if a request is unconfirmed. The others may have been added.
+    fn observe<'a>(&'a self, requests: &'a [ObserveRequest]) -> LedgerFuture<'a, ObserveOutcomes> {
+        Box::pin(async move {
+            let outcomes = self.observe_each(requests).await?;
+            outcomes.failure().map_or(Ok(outcomes), Err)
+        })
+    }
 
     /// All buckets of a key; `None` if nothing is kept of it.
     ///
@@ -735,5 +773,16 @@ mod tests {
             (one.first().map(|view| view.quality()), Readings::default().first().is_none()),
             (Some(Quality::Missing), true)
         );
+    }
+
+    #[test]
+    fn requests_are_unconfirmed_one_by_one() {
+        let mut outcomes = ObserveOutcomes::blank([2, 0, 3]);
+        assert!(outcomes.failure().is_none());
+        outcomes.set_unconfirmed(1, "away".into());
+        outcomes.set_unconfirmed(9, "gone".into());
+        assert_eq!([0, 1, 2, 9].map(|at| outcomes.is_unconfirmed(at)), [false, true, false, false]);
+        assert!(outcomes.failure().is_some_and(|failure| failure.to_string().contains("gone")));
+        assert_eq!(outcomes.readings(2).len(), 3);
     }
 }

@@ -1,6 +1,7 @@
 //! A cluster in memory, with faults on demand. What a cell is it leaves to the plans of `stats`.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -77,7 +78,8 @@ struct State {
     failovers: u64,
     random: Random,
     generations: PartitionGenerations,
-    is_down: bool,
+    /// The partitions that answer nothing, and do nothing.
+    away: Range<u16>,
     /// The writes that are on their way, where they are held there.
     held: Option<VecDeque<(u64, WriteBatch)>>,
     /// The longest that a write takes where no surroundings take time.
@@ -103,7 +105,7 @@ impl Cloud {
             failovers: 0,
             random: Random::new(seed),
             generations: PartitionGenerations::default(),
-            is_down: false,
+            away: 0..0,
             held: None,
             write_pause: Duration::ZERO,
             reads: 0,
@@ -128,7 +130,12 @@ impl Cloud {
 
     /// Answers nothing, and does nothing.
     pub(crate) fn set_down(&self, is_down: bool) {
-        self.state().is_down = is_down;
+        self.set_away(if is_down { 0..u16::MAX } else { 0..0 });
+    }
+
+    /// Lets these partitions answer nothing, and do nothing; all others are well.
+    pub(crate) fn set_away(&self, partitions: Range<u16>) {
+        self.state().away = partitions;
     }
 
     /// Lets each write take up to so long, of real time, before it is made.
@@ -206,8 +213,8 @@ impl State {
         self.plans.entry(form.id).or_insert_with(|| form.definition.plan().unwrap()).clone()
     }
 
-    fn fate(&mut self) -> Fate {
-        if self.is_down {
+    fn fate(&mut self, partition: Partition) -> Fate {
+        if self.away.contains(&partition.0) {
             return Fate::Lost;
         }
         if self.faults == 0 || !self.random.one_in(self.faults) {
@@ -417,7 +424,7 @@ impl RemoteCluster for Line {
         Box::pin(async move {
             self.pause(within / 2).await;
             let each = |read: &PartitionRead| {
-                let fate = self.cloud.state().fate();
+                let fate = self.cloud.state().fate(read.partition);
                 self.outcome(fate, read.partition, |state| state.read(self.node, read))
             };
             let found = asked.iter().map(each).collect();
@@ -452,7 +459,7 @@ impl RemoteCluster for Line {
                     if failovers > 0 && state.random.one_in(failovers) {
                         state.parts[at] = state.replicas[at].clone();
                     }
-                    state.fate()
+                    state.fate(batch.partition)
                 };
                 written.push(self.outcome(fate, batch.partition, |state| state.write(self.node, &batch)));
                 if let (Fate::Late, Some(pace)) = (fate, &self.pace) {
@@ -478,7 +485,7 @@ impl RemoteCluster for Line {
             self.pause(within / 2).await;
             let each = |claim: &MarkClaim| {
                 let partition = self.cloud.partitions.of(claim.cell.key.shingle);
-                let fate = self.cloud.state().fate();
+                let fate = self.cloud.state().fate(partition);
                 self.outcome(fate, partition, |state| state.claim(partition, claim))
             };
             let told = claims.iter().map(each).collect();
@@ -496,7 +503,7 @@ impl RemoteCluster for Line {
             self.pause(within / 2).await;
             let mut told = Vec::new();
             for round in rounds {
-                let fate = self.cloud.state().fate();
+                let fate = self.cloud.state().fate(round.partition);
                 let answer = self.outcome(fate, round.partition, |state| state.take(&round));
                 told.push(answer.and_then(|answer| answer));
                 if let (Fate::Late, Some(pace)) = (fate, &self.pace) {
@@ -522,7 +529,7 @@ impl RemoteCluster for Line {
             self.pause(within / 2).await;
             let mut told = Vec::new();
             for batch in batches {
-                let fate = self.cloud.state().fate();
+                let fate = self.cloud.state().fate(batch.partition);
                 told.push(self.outcome(fate, batch.partition, |state| state.sight(&batch)));
                 if let (Fate::Late, Some(pace)) = (fate, &self.pace) {
                     let cloud = self.cloud.clone();
@@ -542,7 +549,7 @@ impl RemoteCluster for Line {
         Box::pin(async move {
             self.pause(within / 2).await;
             let each = |at| {
-                let fate = self.cloud.state().fate();
+                let fate = self.cloud.state().fate(Partition(at));
                 self.outcome(fate, Partition(at), |state| {
                     state.parts[usize::from(at)].numbers.get(&self.node).copied().unwrap_or(0)
                 })
@@ -560,7 +567,7 @@ impl RemoteCluster for Line {
     ) -> RemoteFuture<'_, Result<Option<PartitionGenerations>, RemoteError>> {
         Box::pin(async move {
             self.pause(within / 2).await;
-            let fate = self.cloud.state().fate();
+            let fate = self.cloud.state().fate(Partition(0));
             let found = self.outcome(fate, Partition(0), |state| {
                 (state.generations.latest != known).then(|| state.generations.clone())
             });
@@ -576,7 +583,7 @@ impl RemoteCluster for Line {
     ) -> RemoteFuture<'_, Result<(), RemoteError>> {
         Box::pin(async move {
             self.pause(within).await;
-            let fate = self.cloud.state().fate();
+            let fate = self.cloud.state().fate(Partition(0));
             self.outcome(fate, Partition(0), |state| {
                 let PartitionGenerations { latest, partitions: all } = &mut state.generations;
                 *latest += 1;

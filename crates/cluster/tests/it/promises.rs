@@ -10,7 +10,8 @@ use event::{Key, Kind, Space, Span};
 use sim::suite::*;
 use stats::limit::WindowTake;
 use stats::{
-    Addition, Catalog, Ledger, LedgerError, Measure, Observation, ObserveOutcome, ObserveRequest, Quality,
+    Addition, Catalog, DedupeMark, Ledger, LedgerError, Measure, Observation, ObserveOutcome,
+    ObserveOutcomes, ObserveRequest, Quality, Statistic,
 };
 
 use crate::cloud::Cloud;
@@ -18,8 +19,12 @@ use crate::simulated::Simulated;
 
 const DAY: Kind = Kind(10);
 const LIMIT: Kind = Kind(7);
+/// An exact limit.
+const EXACT: Kind = Kind(8);
 /// Distinct values of a day.
 const VALUES: Kind = Kind(9);
+/// Marks of an hour.
+const MARK: Kind = Kind(11);
 const WITHIN: Duration = Duration::from_millis(20);
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -28,7 +33,10 @@ fn forms(tier: &str) -> Catalog {
     let day = windows(&["seen"], &[tier], &["1d"], None);
     builder.add(SPACE, DAY, statistic("day", "day", day)).unwrap();
     let limit = Measure::limit(Span::hours(10), 10).unwrap();
-    builder.add(SPACE, LIMIT, statistic("limit", "limit", limit)).unwrap();
+    builder.add(SPACE, LIMIT, statistic("limit", "limit", limit.clone())).unwrap();
+    let exact = Statistic { exact: true, ..statistic("exact", "exact", limit) };
+    builder.add(SPACE, EXACT, exact).unwrap();
+    builder.add(SPACE, MARK, statistic("mark", "mark", Measure::once(Span::hours(1)))).unwrap();
     let tier = "1d x 2".parse().unwrap();
     let values = Measure::distinct(tier, vec![Span::days(1)]);
     builder.add(SPACE, VALUES, statistic("values", "values", values)).unwrap();
@@ -413,4 +421,87 @@ fn the_largest_batch_is_far_below_what_servers_take() {
     // A value of a distinct count takes the least memory for a change: 16 bytes, and up to 40 of a request.
     assert!(2 * batch_bytes_max / 16 <= cells::request::CHANGES_MAX);
     assert!(2 * batch_bytes_max * 40 / 16 <= cells::request::BYTES_MAX);
+}
+
+/// Half of the cluster is away: a request whose mark lies there is unconfirmed, alone, and counted later; all others are
+/// counted at once. What could be read is answered for all.
+#[test]
+fn requests_of_a_batch_fail_one_by_one_and_count_once() {
+    let world = World::new();
+    let node = world.node(1);
+    let partitions = world.cloud.partitions();
+    let is_away = |key: Key| partitions.of(key.shingle).0 < 8;
+    let (users, marks) = (|number| key(DAY, number), |number| key(MARK, 1000 + number));
+    let request = |number: u64| ObserveRequest {
+        once: (number % 3 > 0).then(|| DedupeMark { key: marks(number), time: at(1000) }),
+        observations: vec![add(users(number), at(1000), [(0, 1)])],
+        ..ObserveRequest::default()
+    };
+    let numbers = 0..90;
+    let requests: Vec<ObserveRequest> = numbers.clone().map(request).collect();
+    let ask = |requests: &[ObserveRequest]| -> Result<ObserveOutcomes, LedgerError> {
+        let (node, requests) = (node.clone(), requests.to_vec());
+        world.simulated.run(0, SECOND, async move { node.observe_each(&requests).await }).expect("an answer")
+    };
+    world.cloud.set_away(0..8);
+    let outcomes = ask(&requests).unwrap();
+    let (mut unconfirmed, mut unread) = (0, 0);
+    for number in numbers.clone() {
+        let at = number as usize;
+        let is_unknown = number % 3 > 0 && is_away(marks(number));
+        assert_eq!(outcomes.is_unconfirmed(at), is_unknown, "{number}");
+        assert!(!outcomes.duplicate(at), "{number}");
+        let quality = outcomes.readings(at).first().map(|reading| reading.quality());
+        let expected = if is_away(users(number)) { Quality::Missing } else { Quality::Exact };
+        assert_eq!(quality, Some(expected), "{number}");
+        unconfirmed += u64::from(is_unknown);
+        unread += u64::from(expected == Quality::Missing);
+    }
+    assert!((10..50).contains(&unconfirmed) && (20..70).contains(&unread), "{unconfirmed} {unread}");
+    let whole = world.simulated.run(0, SECOND, {
+        let (node, requests) = (node.clone(), requests.clone());
+        async move { node.observe(&requests).await }
+    });
+    let whole = whole.expect("an answer");
+    assert!(matches!(whole, Err(LedgerError::Unreachable { .. })), "who needs all is told: {whole:?}");
+    world.cloud.set_away(0..0);
+    // Those that somebody sends again are counted once all the same.
+    let repeated: Vec<ObserveRequest> =
+        numbers.clone().filter(|number| number % 3 > 0).map(request).collect();
+    let again = ask(&repeated).unwrap();
+    assert!(again.failure().is_none());
+    world.simulated.run_for(Duration::from_secs(20));
+    assert!((0..repeated.len()).all(|at| ask(&repeated).unwrap().duplicate(at)));
+    world.drain(&node);
+    for number in numbers {
+        // Two calls counted what has no mark.
+        let expected = if number % 3 == 0 { 2 } else { 1 };
+        assert_eq!(world.cloud.total(users(number), 0), expected, "{number}");
+    }
+}
+
+/// What is given back to an exact limit fails alone, too.
+#[test]
+fn a_refund_whose_shard_is_away_fails_alone() {
+    let world = World::new();
+    let node = world.node(1);
+    let partitions = world.cloud.partitions();
+    let numbers = || (0..).filter(|number| partitions.of(key(EXACT, *number).shingle).0 < 8);
+    let away = numbers().next().unwrap();
+    let there = (0..).find(|number| partitions.of(key(EXACT, *number).shingle).0 >= 8).unwrap();
+    let back = |number: u64| {
+        let add = Addition::GiveBack { amount: 1, taken: None };
+        request(vec![Observation { key: key(EXACT, number), time: at(1000), add }])
+    };
+    let requests = [back(there), back(away), request(vec![add(key(DAY, there), at(1000), [(0, 1)])])];
+    world.cloud.set_away(0..8);
+    let outcomes = {
+        let (node, requests) = (node.clone(), requests.clone());
+        world.simulated.run(0, SECOND, async move { node.observe_each(&requests).await })
+    };
+    let outcomes = outcomes.expect("an answer").unwrap();
+    assert_eq!([0, 1, 2].map(|at| outcomes.is_unconfirmed(at)), [false, true, false]);
+    world.cloud.set_away(0..0);
+    world.drain(&node);
+    assert_eq!(world.cloud.total(key(DAY, there), 0), 1);
 }

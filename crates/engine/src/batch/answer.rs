@@ -19,6 +19,8 @@ pub struct BatchAnswer {
     pub rows: usize,
     /// True for each event that had been counted before.
     pub duplicate: Vec<bool>,
+    /// The rows of events that are not known to be counted, in order. With a name they are counted later, once.
+    pub uncounted: Vec<usize>,
     /// Named `KIND.VALUE`, kind by kind in the order of the configuration, then distinct counts and labels.
     pub columns: Vec<AnswerColumn>,
 }
@@ -91,7 +93,7 @@ struct EventAddition {
     value: Option<i64>,
     /// To a distinct count: how many values were new.
     fresh: u64,
-    /// False for an event that had been counted before.
+    /// False for an event that had been counted before, or is not known to be counted.
     counts: bool,
 }
 
@@ -99,7 +101,7 @@ impl EventAddition {
     /// Returns what an event adds that is no value and no pair.
     fn by(observed: &ObservedEvent<'_>) -> EventAddition {
         let time = observed.prepared.row.time;
-        EventAddition { time, value: None, fresh: 0, counts: !observed.duplicate }
+        EventAddition { time, value: None, fresh: 0, counts: !observed.duplicate && !observed.uncounted }
     }
 
     /// Returns what an event adds to a kind.
@@ -382,6 +384,7 @@ pub(super) struct BatchAnswerBuilder<'a> {
     pipeline: &'a Pipeline,
     rows: usize,
     duplicate: Vec<bool>,
+    uncounted: Vec<usize>,
     columns: Vec<(AnswerColumn, AnswerColumnKind)>,
     /// The columns of each source.
     groups: Vec<(ObservationSource, Range<usize>)>,
@@ -393,6 +396,7 @@ impl<'a> BatchAnswerBuilder<'a> {
             pipeline,
             rows,
             duplicate: Vec::with_capacity(rows),
+            uncounted: Vec::new(),
             columns: Vec::new(),
             groups: Vec::new(),
         };
@@ -436,8 +440,16 @@ impl<'a> BatchAnswerBuilder<'a> {
         outcomes: &ObserveOutcomes,
     ) {
         let last = ends.last().copied().unwrap_or(first);
+        // Rows that add nothing now.
+        let mut idle = Vec::with_capacity(last - first);
         for (request, end) in ends.iter().enumerate() {
-            self.duplicate.resize(*end, outcomes.duplicate(request));
+            let (is_duplicate, is_unconfirmed) =
+                (outcomes.duplicate(request), outcomes.is_unconfirmed(request));
+            if is_unconfirmed {
+                self.uncounted.extend(first + idle.len()..*end);
+            }
+            self.duplicate.resize(*end, is_duplicate);
+            idle.resize(*end - first, is_duplicate || is_unconfirmed);
         }
         let width = self.groups.len();
         // Where the readings of each row begin, if not each has all of them.
@@ -459,14 +471,14 @@ impl<'a> BatchAnswerBuilder<'a> {
                     };
                     for (column, what) in columns {
                         let seen = outcomes.every(width, (rows.start - first) * width + number);
-                        let about = keyed.times(rows.clone()).iter().zip(&self.duplicate[rows.clone()]);
-                        let seen =
-                            seen.zip(about).zip(rows.clone()).map(|((seen, (time, duplicate)), row)| {
-                                let value = values.and_then(|values| values.get(row));
-                                let fresh = u64::from(seen.fresh());
-                                let counts = takes_events && !duplicate;
-                                Some((seen, EventAddition { time: *time, value, fresh, counts }))
-                            });
+                        let idle = &idle[rows.start - first..rows.end - first];
+                        let about = keyed.times(rows.clone()).iter().zip(idle);
+                        let seen = seen.zip(about).zip(rows.clone()).map(|((seen, (time, is_idle)), row)| {
+                            let value = values.and_then(|values| values.get(row));
+                            let fresh = u64::from(seen.fresh());
+                            let counts = takes_events && !is_idle;
+                            Some((seen, EventAddition { time: *time, value, fresh, counts }))
+                        });
                         what.fill(column, seen);
                     }
                     continue;
@@ -480,7 +492,7 @@ impl<'a> BatchAnswerBuilder<'a> {
                         ObservationSource::Kind(at) => keyed.values(*at).and_then(|values| values.get(row)),
                         _ => None,
                     };
-                    let counts = takes_events && !self.duplicate[row];
+                    let counts = takes_events && !idle[row - first];
                     let time = keyed.time(row);
                     Some((seen, EventAddition { time, value, fresh: u64::from(seen.fresh()), counts }))
                 };
@@ -495,6 +507,8 @@ impl<'a> BatchAnswerBuilder<'a> {
     /// Takes the readings of events that were counted row by row.
     pub(super) fn add_observed(&mut self, all: &ObservedBatch) {
         let all: Vec<ObservedEvent<'_>> = all.events().collect();
+        let rows = self.duplicate.len()..;
+        self.uncounted.extend(rows.zip(&all).filter(|(_, observed)| observed.uncounted).map(|(row, _)| row));
         self.duplicate.extend(all.iter().map(|observed| observed.duplicate));
         let mut seen: Vec<Option<(ReadingView<'_>, EventAddition)>> = Vec::with_capacity(all.len());
         for (source, range) in &self.groups {
@@ -527,7 +541,7 @@ impl<'a> BatchAnswerBuilder<'a> {
                 present.resize(self.rows, true);
             }
         }
-        BatchAnswer { rows: self.rows, duplicate: self.duplicate, columns }
+        BatchAnswer { rows: self.rows, duplicate: self.duplicate, uncounted: self.uncounted, columns }
     }
 }
 

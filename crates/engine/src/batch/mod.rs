@@ -107,8 +107,8 @@ impl Engine {
     /// Answers once the configured durability holds for all of it.
     ///
     /// # Errors
-    /// If statistics cannot be had. Some of the events may have been counted: with `id`s, or an id of the batch, they
-    /// can be sent again.
+    /// If statistics cannot be had at all. Some of the events may have been counted: with `id`s, or an id of the batch, they
+    /// can be sent again. Where it is not known of single events whether they count, the answer says so.
     pub async fn observe_batch(&self, batch: PreparedBatch<'_>) -> Result<BatchAnswer, LedgerError> {
         let PreparedBatch { pipeline, batch, arrival, events } = batch;
         let keyed = match events {
@@ -118,8 +118,11 @@ impl Engine {
                 let (observed, failure) = observe::observe(&*self.ledger, prepared, None).await;
                 self.count_seen(pipeline, &observed);
                 return match failure {
-                    None => Ok(answer::of_observed(pipeline, &observed)),
-                    Some(error) => Err(error),
+                    Some(error) if observed.is_failed() => Err(error),
+                    failure => {
+                        note_failure(failure);
+                        Ok(answer::of_observed(pipeline, &observed))
+                    }
                 };
             }
         };
@@ -149,7 +152,8 @@ impl Engine {
         let mut row = 0;
         while row < keyed.rows() {
             let ends = keyed.fill(row, at_once, requests);
-            let outcomes = self.ledger.observe(&requests[..ends.len()]).await?;
+            let outcomes = self.ledger.observe_each(&requests[..ends.len()]).await?;
+            note_failure(outcomes.failure());
             answers.add(keyed, row, &ends, &outcomes);
             row = ends.last().copied().unwrap_or(keyed.rows());
         }
@@ -259,6 +263,13 @@ impl Engine {
     fn count_seen(&self, pipeline: &Pipeline, observed: &ObservedBatch) {
         let duplicates = observed.events().filter(|observed| observed.duplicate).count();
         self.metrics.observe_duplicates.get_or_create(&label(pipeline)).inc_by(duplicates as u64);
+    }
+}
+
+/// Notes why some events of a batch are not known to be counted.
+fn note_failure(failure: Option<LedgerError>) {
+    if let Some(error) = failure {
+        tracing::warn!(%error, "some events are not known to be counted");
     }
 }
 

@@ -67,7 +67,7 @@ pub struct Decision {
     pub time: Time,
     /// An event of this id had been counted before.
     pub duplicate: bool,
-    /// Statistics could not be had: the event was judged without them, and not counted.
+    /// The event is not known to be counted, and was judged by what could be read. One with an id may be counted later, once.
     pub uncounted: bool,
     /// The journal could not be written: nobody can ask for it later.
     pub unlogged: bool,
@@ -188,7 +188,7 @@ impl Engine {
             limit::LimitContext { exceptions: &exceptions, secret: &self.secret, ban_list: &self.ban_list };
         let (mut observed, failure) = observe::observe(&*self.ledger, prepared, Some(&limits)).await;
         if let Some(error) = failure {
-            tracing::error!(%error, "statistics are unavailable");
+            tracing::error!(%error, "statistics of some events are unavailable");
         }
         ranges::fill(&self.ban_list, observed.prepared_mut());
         self.learners.fill(observed.prepared_mut());
@@ -276,7 +276,7 @@ impl Engine {
         pipeline.rules.evaluate(row, outcome);
         let mut verdict = pipeline.rules.verdict(outcome);
         pipeline.rules.explain(&mut verdict, row);
-        if observed.failed {
+        if observed.is_blind {
             fail(pipeline, &mut verdict, LEDGER_UNAVAILABLE, "statistics are unavailable");
         }
         verdict

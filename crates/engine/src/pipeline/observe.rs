@@ -24,6 +24,8 @@ pub(crate) struct ObservedBatch {
     outcomes: ObserveOutcomes,
     /// The ledger could not be had: every reading is missing.
     failed: bool,
+    /// The events of which a key or a classifier's tokens could not be read, in order.
+    unread: Vec<usize>,
 }
 
 /// One of them.
@@ -33,8 +35,10 @@ pub(crate) struct ObservedEvent<'a> {
     readings: Readings<'a>,
     /// An event of this id had been counted before; this one added nothing.
     pub(crate) duplicate: bool,
-    /// The ledger could not be had.
-    pub(crate) failed: bool,
+    /// It is not known to be counted.
+    pub(crate) uncounted: bool,
+    /// Something that was asked of the ledger is missing, though perhaps not all.
+    pub(crate) is_blind: bool,
 }
 
 impl ObservedBatch {
@@ -43,10 +47,17 @@ impl ObservedBatch {
         self.prepared.len()
     }
 
+    /// Returns true if the ledger could not be had at all.
+    pub(crate) fn is_failed(&self) -> bool {
+        self.failed
+    }
+
     /// One of them, by its number.
     pub(crate) fn event(&self, at: usize) -> ObservedEvent<'_> {
         let (readings, duplicate) = (self.outcomes.readings(at), self.outcomes.duplicate(at));
-        ObservedEvent { prepared: &self.prepared[at], readings, duplicate, failed: self.failed }
+        let uncounted = self.failed || self.outcomes.is_unconfirmed(at);
+        let is_blind = uncounted || self.unread.binary_search(&at).is_ok();
+        ObservedEvent { prepared: &self.prepared[at], readings, duplicate, uncounted, is_blind }
     }
 
     /// All of them, in order.
@@ -145,7 +156,8 @@ fn owners<'a>(
     })
 }
 
-/// Reads and adds. An error of the ledger is not the caller's end: readings are then missing and say so.
+/// Reads and adds. An error of the ledger is not the caller's end: what could not be read is then missing and says so, and
+/// the last error is answered beside.
 pub(crate) async fn observe(
     ledger: &dyn Ledger,
     prepared: Vec<PreparedEvent>,
@@ -193,22 +205,35 @@ async fn ask(
     for event in &prepared {
         requests.extend(event.tokens.iter().flatten().map(|tokens| tokens.look(event.row.time)));
     }
-    let (outcomes, error) = match ledger.observe(&requests).await {
-        Ok(outcomes) => (outcomes, None),
+    let (outcomes, error, failed) = match ledger.observe_each(&requests).await {
+        Ok(outcomes) => {
+            let error = outcomes.failure();
+            (outcomes, error, false)
+        }
         Err(error) => {
             let own = |event: &PreparedEvent| event.keys.len() + event.pairs.len() + event.marks.len();
-            (ObserveOutcomes::missing(prepared.iter().map(own)), Some(error))
+            (ObserveOutcomes::missing(prepared.iter().map(own)), Some(error), true)
         }
     };
+    let mut unread = Vec::new();
     for (number, (event, asked)) in prepared.iter_mut().zip(asked).enumerate() {
+        // Limits have an `on_error` of their own.
+        let own = event.keys.len() + event.pairs.len() + event.marks.len();
+        let mut is_unread = !outcomes.readings(number).split_at(own).0.iter().all(|view| is_present(&view));
         let PreparedEvent { tokens, row, .. } = event;
         for (plan, tokens) in row.pipeline.classifiers.iter().zip(tokens) {
             let Some(tokens) = tokens else { continue };
-            if let Some(known) = ClassifierReading::of(tokens, outcomes.readings(at).iter()) {
-                classifiers::fill(plan, tokens, &known, &mut row.facts);
-                tokens.known = Some(known);
+            match ClassifierReading::of(tokens, outcomes.readings(at).iter()) {
+                Some(known) => {
+                    classifiers::fill(plan, tokens, &known, &mut row.facts);
+                    tokens.known = Some(known);
+                }
+                None => is_unread = true,
             }
             at += 1;
+        }
+        if is_unread {
+            unread.push(number);
         }
         let mut facts = std::mem::take(&mut event.row.facts);
         let readings = outcomes.readings(number);
@@ -217,7 +242,7 @@ async fn ask(
         fill(&mut facts, event, Some(&told), readings);
         event.row.facts = facts;
     }
-    (ObservedBatch { prepared, outcomes, failed: error.is_some() }, error)
+    (ObservedBatch { prepared, outcomes, failed, unread }, error)
 }
 
 /// Reads one event's keys and adds what is said, or fails.

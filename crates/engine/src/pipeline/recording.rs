@@ -30,7 +30,7 @@ impl Engine {
                 pipeline: Arc::clone(&row.pipeline),
                 time: row.time,
                 duplicate: observed.duplicate,
-                uncounted: observed.failed,
+                uncounted: observed.uncounted,
                 unlogged: false,
                 bands: row.pipeline.rules.bands_for(&row.facts, &verdict),
                 verdict,
@@ -120,7 +120,7 @@ impl Engine {
             self.metrics.canary_decisions.get_or_create(&label(pipeline)).inc();
         }
         // Without statistics both would judge blindly.
-        let Some(candidate) = pipeline.candidate.as_ref().filter(|_| !observed.failed) else { return };
+        let Some(candidate) = pipeline.candidate.as_ref().filter(|_| !observed.is_blind) else { return };
         self.metrics.candidate_events.get_or_create(&label(pipeline)).inc();
         let tally = self.candidates.of(candidate);
         let facts = &observed.prepared.row.facts;

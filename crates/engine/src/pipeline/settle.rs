@@ -21,7 +21,7 @@ pub(crate) fn requests(
     allow: Option<&AllowPlan>,
     requests: &mut Vec<ObserveRequest>,
 ) {
-    if observed.duplicate || observed.failed {
+    if observed.duplicate || observed.uncounted {
         return;
     }
     let mut observations = settled(observed, action);

@@ -80,7 +80,7 @@ impl Engine {
             });
             let counts = &mut all[at];
             counts.duplicates += u64::from(observed.duplicate);
-            counts.failures += u64::from(observed.failed);
+            counts.failures += u64::from(observed.is_blind);
             counts.actions[verdict.action as usize] += 1;
             for (mode, reasons) in [("enforce", &verdict.reasons), ("shadow", &verdict.shadow)] {
                 for reason in reasons {

@@ -242,7 +242,7 @@ impl Engine {
         let mut lessons = Vec::new();
         for (observed, verdict) in observed.events().zip(verdicts) {
             let prepared = observed.prepared;
-            if observed.duplicate || observed.failed {
+            if observed.duplicate || observed.is_blind {
                 continue;
             }
             let pipeline = &prepared.row.pipeline;

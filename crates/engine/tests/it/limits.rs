@@ -755,7 +755,7 @@ fn a_limit_changes_while_it_is_counted_but_not_what_is_kept_of_it() {
 struct Silent(Arc<Mutex<Vec<Observation>>>);
 
 impl Ledger for Silent {
-    fn observe<'a>(&'a self, requests: &'a [ObserveRequest]) -> LedgerFuture<'a, ObserveOutcomes> {
+    fn observe_each<'a>(&'a self, requests: &'a [ObserveRequest]) -> LedgerFuture<'a, ObserveOutcomes> {
         let mut outcomes = ObserveOutcomes::blank(requests.iter().map(|request| request.observations.len()));
         let all: Vec<Observation> =
             requests.iter().flat_map(|request| request.observations.clone()).collect();

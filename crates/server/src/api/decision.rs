@@ -38,7 +38,8 @@ pub struct DecisionJson {
     pub next: Option<NextBandJson>,
     /// An event of this id had been counted before; this one was judged, and not counted again.
     pub duplicate: bool,
-    /// Statistics could not be had: the event was judged without them and not counted. Absent where all is well.
+    /// The event is not known to be counted, and was judged by what could be read. In a cluster one with an `id` is counted
+    /// later, once. Absent where all is well.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub uncounted: bool,
     /// The journal could not be written: nobody can ask for this decision later. Absent where all is well.

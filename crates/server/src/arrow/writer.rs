@@ -41,6 +41,9 @@ pub fn write(
     answers: Vec<BatchOutcome>,
     warnings: &[String],
 ) -> Result<Vec<Bytes>, arrow_schema::ArrowError> {
+    // All batches of a stream have the same columns.
+    let has_uncounted = answers.iter().any(|(_, answer)| !answer.uncounted.is_empty());
+    let record = |answer| record(answer, has_uncounted);
     let batches: Vec<RecordBatch> = answers.into_iter().map(record).collect::<Result<_, _>>()?;
     let empty = Arc::new(Schema::empty());
     let mut schema = batches.first().map_or(empty, RecordBatch::schema);
@@ -70,7 +73,11 @@ pub fn write(
     Ok(parts)
 }
 
-fn record((decisions, answer): BatchOutcome) -> Result<RecordBatch, arrow_schema::ArrowError> {
+/// One batch, with a column that says which events are not known to be counted where some are not.
+fn record(
+    (decisions, answer): BatchOutcome,
+    has_uncounted: bool,
+) -> Result<RecordBatch, arrow_schema::ArrowError> {
     let (mut fields, mut arrays): (Vec<Field>, Vec<ArrayRef>) = (Vec::new(), Vec::new());
     let mut add = |name: &str, array: ArrayRef, nullable: bool| {
         fields.push(Field::new(name, array.data_type().clone(), nullable));
@@ -86,6 +93,15 @@ fn record((decisions, answer): BatchOutcome) -> Result<RecordBatch, arrow_schema
         add("reasons", Arc::new(reasons(decisions)?), false);
     }
     add("duplicate", Arc::new(BooleanArray::from(answer.duplicate)), false);
+    if has_uncounted {
+        let mut uncounted = vec![false; answer.rows];
+        for row in answer.uncounted {
+            if let Some(cell) = uncounted.get_mut(row) {
+                *cell = true;
+            }
+        }
+        add("uncounted", Arc::new(BooleanArray::from(uncounted)), false);
+    }
     for column in answer.columns {
         let nulls = column.present.map(|present| NullBuffer::new(BooleanBuffer::from(present)));
         add(&column.name, cells(column.cells, nulls)?, true);

@@ -23,7 +23,7 @@ use crate::core::problem::UNSUPPORTED_TYPE;
 use crate::core::problem::{HttpFailure, INVALID_BODY, TOO_LARGE};
 use crate::core::reading_pool::PooledReading;
 use crate::core::telemetry::RequestTrace;
-use crate::protocol::input::{BodyFormat, DurabilityParam, EventMetadata};
+use crate::protocol::input::{BodyFormat, DurabilityParam, EventMetadata, are_whole};
 
 /// The operation on a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +154,8 @@ impl BatchTask<'_> {
                 (Some(decisions), answer)
             }
         };
-        DurabilityParam::hold(self.durability, self.node, decisions.as_deref().unwrap_or_default()).await?;
+        let is_whole = answer.uncounted.is_empty() && decisions.as_deref().is_none_or(are_whole);
+        DurabilityParam::hold(self.durability, self.node, is_whole).await?;
         Ok((decisions, answer))
     }
 
@@ -221,6 +222,9 @@ fn object(decisions: &Option<Vec<Decision>>, answer: &BatchAnswer, row: usize) -
         object.insert("reasons".to_owned(), json!(reasons));
     }
     object.insert("duplicate".to_owned(), json!(answer.duplicate.get(row).copied().unwrap_or(false)));
+    if answer.uncounted.binary_search(&row).is_ok() {
+        object.insert("uncounted".to_owned(), json!(true));
+    }
     for column in &answer.columns {
         if let Some(value) = cell(column, row) {
             object.insert(column.name.clone(), value);

@@ -201,16 +201,21 @@ pub(crate) enum DurabilityParam {
     Sync,
 }
 
+/// Returns true if all events were counted and logged, as far as is known.
+pub(crate) fn are_whole(decisions: &[Decision]) -> bool {
+    !decisions.iter().any(|decision| decision.uncounted || decision.unlogged)
+}
+
 impl DurabilityParam {
     /// Waits for it. Who asks for it forgets the events once they are answered: those that could not be counted are an
     /// error then, whatever `on_error` says.
     pub(crate) async fn hold(
         wanted: Option<DurabilityParam>,
         node: &Node,
-        decisions: &[Decision],
+        is_whole: bool,
     ) -> Result<(), HttpFailure> {
         let Some(DurabilityParam::Sync) = wanted else { return Ok(()) };
-        if decisions.iter().any(|decision| decision.uncounted || decision.unlogged) {
+        if !is_whole {
             let failure = UNAVAILABLE.failure("not all events could be counted and logged");
             return Err(failure.help("send it again: what has an id counts once"));
         }

@@ -395,7 +395,7 @@ impl Drop for EmbeddedLedger {
 }
 
 impl Ledger for EmbeddedLedger {
-    fn observe<'a>(&'a self, requests: &'a [ObserveRequest]) -> LedgerFuture<'a, ObserveOutcomes> {
+    fn observe_each<'a>(&'a self, requests: &'a [ObserveRequest]) -> LedgerFuture<'a, ObserveOutcomes> {
         Box::pin(self.inner.observe(requests))
     }
 

@@ -95,7 +95,7 @@ pub(super) async fn decide(
 ) -> Result<Json<api::DecisionJson>, HttpFailure> {
     let event = params.event(&node, &headers, body, SolutionUse::Open).await?;
     let decisions = node.decide_for(HTTP, vec![event.prepared]).await;
-    DurabilityParam::hold(params.durability, &node, &decisions).await?;
+    DurabilityParam::hold(params.durability, &node, input::are_whole(&decisions)).await?;
     let decision = decisions.first().ok_or_else(|| INTERNAL.failure("the event was not decided"))?;
     let pass = event.pass.map(api::PassJson::from);
     Ok(Json(api::DecisionJson { warnings: event.warnings, pass, ..decision.into() }))
@@ -139,7 +139,7 @@ pub(super) async fn observe(
 ) -> Result<Json<api::ExplanationJson>, HttpFailure> {
     let event = params.event(&node, &headers, body, SolutionUse::Open).await?;
     let seen = node.engine.observe(event.prepared).await?;
-    DurabilityParam::hold(params.durability, &node, &[]).await?;
+    DurabilityParam::hold(params.durability, &node, true).await?;
     Ok(Json(api::ExplanationJson { warnings: event.warnings, ..api::ExplanationJson::from(&seen) }))
 }
 
@@ -163,7 +163,7 @@ pub(super) async fn peek(
 ) -> Result<Json<api::ExplanationJson>, HttpFailure> {
     let event = params.event(&node, &headers, body, SolutionUse::PutAside).await?;
     let seen = node.engine.peek(event.prepared).await?;
-    DurabilityParam::hold(params.durability, &node, &[]).await?;
+    DurabilityParam::hold(params.durability, &node, true).await?;
     Ok(Json(api::ExplanationJson { warnings: event.warnings, ..api::ExplanationJson::from(&seen) }))
 }
 
@@ -272,7 +272,7 @@ async fn decide_lines(
     let (prepared, read) = reading.await?;
     drop(stage);
     let decisions = node.decide_for(HTTP, prepared).await;
-    DurabilityParam::hold(durability, node, &decisions).await?;
+    DurabilityParam::hold(durability, node, input::are_whole(&decisions)).await?;
     let bad = read.iter().filter(|read| read.is_err()).count();
     node.metrics.bad_lines.inc_by(bad as u64);
     Ok(blocking(move || {

@@ -252,7 +252,7 @@ pub(super) async fn feedback_batch(
         };
         events::write(&mut answer, &line);
     }
-    DurabilityParam::hold(params.durability, &node, &[]).await?;
+    DurabilityParam::hold(params.durability, &node, true).await?;
     Ok(([(header::CONTENT_TYPE, JSON_LINES)], answer).into_response())
 }
 

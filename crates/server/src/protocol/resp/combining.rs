@@ -167,11 +167,11 @@ mod tests {
     }
 
     impl Ledger for HeldLedger {
-        fn observe<'a>(&'a self, requests: &'a [ObserveRequest]) -> LedgerFuture<'a, ObserveOutcomes> {
+        fn observe_each<'a>(&'a self, requests: &'a [ObserveRequest]) -> LedgerFuture<'a, ObserveOutcomes> {
             Box::pin(async move {
                 self.asked.fetch_add(1, Ordering::Relaxed);
                 self.open.clone().wait_for(|open| *open).await.unwrap();
-                self.home.observe(requests).await
+                self.home.observe_each(requests).await
             })
         }
 
