@@ -1,6 +1,7 @@
 //! Statistics that move from a data directory into a cluster, and nodes that go on with them there.
 
 use std::fs;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use rustix::process::Signal;
@@ -1017,4 +1018,81 @@ fn nodes_ask_each_other_over_tls_with_certificates_of_their_own() {
     let (status, text) = explained(&two);
     assert_eq!(status, 200, "{text}");
     assert_eq!(json(&text)["id"], id.as_str());
+}
+
+/// A mail that reports another as unwanted, from a provider.
+fn complaint(reported: &str) -> String {
+    format!(
+        "From: fbl@provider.example\nContent-Type: multipart/report; report-type=feedback-report; boundary=b\n\n\
+         --b\nContent-Type: message/feedback-report\n\nFeedback-Type: abuse\nVersion: 1\n\n\
+         --b\nContent-Type: message/rfc822\n\n{reported}\n--b--\n"
+    )
+}
+
+#[test]
+fn a_mail_report_reaches_the_decision_of_another_node_once() {
+    let Some(cluster) = Cluster::single(&[]) else { return };
+    let address = [cluster.servers[0].address()];
+    let port = crate::ports::free_port();
+    let listener =
+        format!("[[listener]]\nname = \"spamc\"\nprotocol = \"spamc\"\nlisten = \"127.0.0.1:{port}\"\n");
+    let first = node_data("mail", &address, None, &listener);
+    let one = Server::start(&first.path(), &[]);
+    let (_second, two) = node_of("mail", &address[0], Some(&first));
+    wait_for_states(&two, &["ready", "here"]);
+    let process = |message: &str| {
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let request = format!("PROCESS SPAMC/1.5\r\nContent-length: {}\r\n\r\n{message}", message.len());
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+    };
+    let message =
+        "From: Ann <ann@example.org>\r\nTo: bob@example.net\r\nSubject: An offer\r\n\r\nBuy now.\r\n";
+    let stored = process(message);
+    let ticket = stored.lines().find_map(|line| line.strip_prefix("X-Tollhouse-Id: ")).expect("a signed id");
+    let id = ticket.trim().split_once('-').unwrap().0;
+    let report = |server: &Server| {
+        let url = format!("{}/v1/report?pipeline=mail", server.url);
+        let request = ureq::http::Request::post(url).header("content-type", "message/rfc822");
+        let request =
+            request.header("tollhouse-user", "fbl@provider.example").body(complaint(&stored)).unwrap();
+        let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+        let mut answer = agent.run(request).unwrap();
+        (answer.status().as_u16(), json(&answer.body_mut().read_to_string().unwrap()))
+    };
+    // The node that did not decide hands it on, and the one that did knows it then.
+    let (status, said) = report(&two);
+    assert_eq!((status, &said["feedback"][0]["id"]), (200, &id.into()), "{said}");
+    assert_eq!(
+        (&said["class"], &said["feedback"][0]["duplicate"]),
+        (&"complaint".into(), &false.into()),
+        "{said}"
+    );
+    for server in [&one, &two] {
+        let (status, said) = report(server);
+        let outcome = &said["feedback"][0];
+        assert_eq!(
+            (status, &outcome["id"], &outcome["duplicate"]),
+            (200, &id.into(), &true.into()),
+            "{said}"
+        );
+    }
+    let complaints = |server: &Server| -> u64 {
+        let known = json(&call(server, "/v1/timeline?kind=from&value=ann@example.org", None).1);
+        let tiers = known["tiers"].as_array().cloned().unwrap_or_default();
+        let buckets = tiers.iter().filter_map(|tier| tier["buckets"].as_array()).flatten();
+        buckets.filter_map(|bucket| bucket["counts"]["complaint"].as_u64()).sum()
+    };
+    for server in [&one, &two] {
+        wait_until("one complaint", || complaints(server) == 1);
+    }
+    // Of a decision whose node is away nothing else is learned instead: the report is to be sent again.
+    one.end(Signal::KILL);
+    let (status, said) = report(&two);
+    assert_eq!(status, 503, "{said}");
+    let _again = Server::start(&first.path(), &[]);
+    wait_until("the node again", || report(&two).0 == 200);
+    assert_eq!(complaints(&two), 1);
 }

@@ -131,6 +131,25 @@ pub(crate) async fn take_in(
     Ok(api::FeedbackOutcomeJson::new(id.to_string(), feedback.class, outcome?))
 }
 
+/// Has the node take feedback in that made a decision. `None` if that is no other node, or it has forgotten the decision or
+/// its pipeline.
+///
+/// # Errors
+/// Where the other node is away, or refuses the feedback.
+pub(super) async fn of_owner(
+    node: &Node,
+    id: RecordId,
+    feedback: api::FeedbackJson,
+) -> Result<Option<api::FeedbackOutcomeJson>, HttpFailure> {
+    let request = to_owner("/v1/feedback", JSON, &[feedback]);
+    let Some(answer) = node.ask_owner(id.node(), request).await else { return Ok(None) };
+    let answer = answer?;
+    match answer.status {
+        StatusCode::NOT_FOUND | StatusCode::UNPROCESSABLE_ENTITY => Ok(None),
+        _ => answer.json().map(Some),
+    }
+}
+
 const JSON: &str = "application/json";
 const BATCH: &str = "/v1/feedback/batch";
 

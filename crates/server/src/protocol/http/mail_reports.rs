@@ -12,7 +12,7 @@ use content::mail::arf::{self, FeedbackType};
 use content::mail::message::Envelope;
 use data_encoding::HEXLOWER;
 use engine::feedback::ID_FIELD;
-use engine::{DecisionLookupError, Engine, FeedbackError, FeedbackInput};
+use engine::{DecisionLookupError, FeedbackError, FeedbackInput};
 use event::Time;
 use plan::{FeedbackSide, Pipeline};
 use serde::Deserialize;
@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 use utoipa::IntoParams;
 
-use super::QueryParams;
+use super::{QueryParams, feedback};
 use crate::api;
 use crate::core::deadline::Late;
 use crate::core::node::Node;
@@ -59,19 +59,19 @@ pub(super) async fn report(
     let pipeline = node.pipeline(params.pipeline.as_deref())?;
     input::form(&node, &pipeline, &headers, &[(input::MESSAGE, BodyFormat::Message)])?;
     let envelope = input::envelope(&headers)?;
-    let (engine, now) = (Arc::clone(&node.engine), node.now());
+    let (at, now) = (Arc::clone(&node), node.now());
     // Decisions are read from the journal, which blocks.
     let bytes = body.len();
     let work = move |reading: PooledReading| {
         let cancellation = &reading.cancellation;
         let class = params.class.as_deref();
-        Handle::current().block_on(take(&engine, &pipeline, class, &envelope, &body, now, cancellation))
+        Handle::current().block_on(take(&at, &pipeline, class, &envelope, &body, now, cancellation))
     };
     Ok(Json(node.reading.begin(bytes, work).await??))
 }
 
 async fn take(
-    engine: &Engine,
+    node: &Arc<Node>,
     pipeline: &Arc<Pipeline>,
     own_class: Option<&str>,
     envelope: &Envelope,
@@ -114,7 +114,7 @@ async fn take(
         let detail = "no recipient is an address for reports";
         return Err(NOT_APPLICABLE.failure(detail).help("[report_addresses] names them"));
     };
-    let feedback = FeedbackInput { class, by: Some(&by) };
+    let (engine, feedback) = (&node.engine, FeedbackInput { class, by: Some(&by) });
     let mails = match own_class {
         Some(_) => own_mail(raw)?,
         None => mails(raw, report, &[&by, sender])?,
@@ -122,23 +122,22 @@ async fn take(
     for mail in mails {
         let ticket = arf::fields(&mail, ID_FIELD).iter().find_map(|ticket| engine.decision_of(ticket));
         if let Some(id) = ticket {
-            match engine.feedback(id, feedback, now).await {
-                Ok(outcome) => {
-                    reported.feedback.push(api::FeedbackOutcomeJson::new(
-                        id.to_string(),
-                        class.to_owned(),
-                        outcome,
-                    ));
-                    continue;
+            let outcome = match engine.feedback(id, feedback, now).await {
+                Ok(outcome) => Some(api::FeedbackOutcomeJson::new(id.to_string(), class.to_owned(), outcome)),
+                Err(FeedbackError::Lookup(DecisionLookupError::NoDecision(_))) => {
+                    let by = Some(by.clone());
+                    let feedback = api::FeedbackJson { id: id.to_string(), class: class.to_owned(), by };
+                    feedback::of_owner(node, id, feedback).await?
                 }
-                // Forgotten, or decided elsewhere: what the mail itself says is learned.
                 Err(
-                    FeedbackError::Lookup(
-                        DecisionLookupError::NoDecision(_) | DecisionLookupError::NoJournal,
-                    )
-                    | FeedbackError::PipelineGone(_),
-                ) => {}
+                    FeedbackError::Lookup(DecisionLookupError::NoJournal) | FeedbackError::PipelineGone(_),
+                ) => None,
                 Err(error) => return Err(error.into()),
+            };
+            // Of a decision that is forgotten, what the mail itself says is learned.
+            if let Some(outcome) = outcome {
+                reported.feedback.push(outcome);
+                continue;
             }
         }
         let digest: String = HEXLOWER.encode(&Sha256::digest(&mail));
