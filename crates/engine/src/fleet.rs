@@ -40,6 +40,21 @@ pub trait NodeRegister: Send + Sync {
     fn forget(&self, number: NodeNumber) -> Result<bool, String>;
 }
 
+/// One of the servers that keep the statistics of nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardHealth {
+    /// The server's name, for people.
+    pub name: String,
+    /// The reason why it does not answer for its part of the keys.
+    pub failure: Option<String>,
+}
+
+/// The servers that keep the statistics that nodes share.
+pub trait ShardMonitor: Send + Sync {
+    /// Asks each server, and returns how it is. Blocks for as long as an answer may take.
+    fn shards(&self) -> Vec<ShardHealth>;
+}
+
 /// Bytes of a subject of a change that nodes share.
 pub const CHANGE_SUBJECT_BYTES: usize = 24;
 
@@ -148,6 +163,8 @@ pub struct SharedRegisters {
     pub numbers: Box<dyn NumberAllotment>,
     /// The nodes.
     pub nodes: Box<dyn NodeRegister>,
+    /// The servers.
+    pub shards: Box<dyn ShardMonitor>,
     /// The rules that were posted.
     pub rules: Box<dyn RulesRegister>,
     /// The lessons of linear models; `None` where each node has models of its own.
@@ -160,6 +177,11 @@ impl Engine {
     /// The register of the nodes that share this node's statistics; `None` for a node of its own.
     pub fn node_register(&self) -> Option<&dyn NodeRegister> {
         self.shared.as_ref().map(|shared| &*shared.nodes)
+    }
+
+    /// The servers that keep the statistics that nodes share; `None` for a node of its own.
+    pub fn shard_monitor(&self) -> Option<&dyn ShardMonitor> {
+        self.shared.as_ref().map(|shared| &*shared.shards)
     }
 
     /// The register of lessons; `None` where linear models are this node's alone.

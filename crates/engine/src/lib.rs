@@ -97,7 +97,7 @@ pub use explanation::{
 pub use feedback::{FeedbackError, FeedbackInput, FeedbackOutcome, ReporterStanding};
 pub use fleet::{
     CHANGE_SUBJECT_BYTES, ChangePage, ChangePosition, ChangeRegister, NodeEntries, NodeRegister,
-    RulesRegister, SharedChange, SharedChangeKind, SharedRegisters, SharedState,
+    RulesRegister, ShardHealth, ShardMonitor, SharedChange, SharedChangeKind, SharedRegisters, SharedState,
 };
 pub use judge::Severity;
 pub use judged_scores::{PipelineCalibration, PromisedLine};

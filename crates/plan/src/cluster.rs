@@ -35,6 +35,8 @@ pub struct ClusterPlan {
     pub stale: Span,
     /// The time for which a decision waits for the cluster.
     pub timeout: Span,
+    /// The shards without which the node takes no requests.
+    pub unready: UnreadyShards,
     /// The time for which what the cluster has acknowledged is kept, for the case that it loses it.
     pub retain: Span,
     /// Bytes of what is not sent yet.
@@ -47,6 +49,28 @@ pub struct ClusterPlan {
     pub peer_ca: Option<PathBuf>,
     /// The certificate that other nodes are shown, and its key.
     pub peer_identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// The shards that must be away for a node to take no requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnreadyShards {
+    /// It takes requests without any: by `on_error`, and by what it knows itself.
+    Never,
+    /// One of them.
+    Some,
+    /// All of them.
+    All,
+}
+
+impl UnreadyShards {
+    /// Returns true if a node of which so many shards are away should be sent no requests.
+    pub fn is_unready(self, away: usize, all: usize) -> bool {
+        match self {
+            UnreadyShards::Never => false,
+            UnreadyShards::Some => away > 0,
+            UnreadyShards::All => away > 0 && away >= all,
+        }
+    }
 }
 
 impl fmt::Debug for ClusterPlan {
@@ -132,6 +156,11 @@ impl ClusterPlan {
             fresh: span("fresh"),
             stale: span("stale"),
             timeout: span("timeout"),
+            unready: match view.str("unready") {
+                Some("some") => UnreadyShards::Some,
+                Some("all") => UnreadyShards::All,
+                _ => UnreadyShards::Never,
+            },
             retain: span("retain"),
             backlog: view.size("backlog").unwrap_or(u64::MAX),
             sweep: u32::try_from(integer("sweep")).unwrap_or_default(),

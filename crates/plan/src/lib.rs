@@ -48,7 +48,7 @@ pub use allow::{AllowPlan, AllowSource};
 pub use block_lists::{BlockListPlan, BlockListSource};
 pub use canary_scope::CanaryScope;
 use catalog::{beside_sketches, catalog, fit_sketches};
-pub use cluster::ClusterPlan;
+pub use cluster::{ClusterPlan, UnreadyShards};
 pub use config::{
     BuildFeature, Config, ConfigOrigin, ConfigProblem, ConfigProblems, ConfigSource, Document,
     EffectiveValue, Endpoint, EndpointError, FileStamps, MissingFeature, Overrides, PipelineOverlay,

@@ -194,6 +194,7 @@ impl Server {
         let peers = tokio::spawn(announce(Arc::clone(&node), address));
         let lessons = tokio::spawn(exchange_lessons(Arc::clone(&node)));
         let bans = tokio::spawn(share(Arc::clone(&node)));
+        let shards = tokio::spawn(watch_shards(Arc::clone(&node)));
         let tokens = tokio::spawn(watch_tokens(Arc::clone(&node)));
         let renewal = tokio::spawn(renew_certificates(Arc::clone(&node), certificates));
         erasure_work::resume(&node).await;
@@ -237,6 +238,7 @@ impl Server {
         peers.abort();
         lessons.abort();
         bans.abort();
+        shards.abort();
         tokens.abort();
         exports.abort();
         let of = Arc::clone(&node);
@@ -368,6 +370,17 @@ async fn announce(node: Arc<Node>, address: SocketAddr) {
         ticks.tick().await;
         relay::adopt_rules(&node).await;
         relay::announce(&node, url.as_deref(), beat).await;
+    }
+}
+
+/// Looks whether the shards of the cluster answer.
+async fn watch_shards(node: Arc<Node>) {
+    let mut ticks = interval(peers::BEAT);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut silent = relay::SilentShards::default();
+    loop {
+        ticks.tick().await;
+        relay::watch_shards(&node, &mut silent).await;
     }
 }
 

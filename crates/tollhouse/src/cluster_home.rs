@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use cluster::remote::{self, PartitionCount};
 use cluster::wire::{
-    ChangeEntry, ChangeEntryKind, ChangeEntryPage, ChangeListPosition, ClusterTls, SnapshotDescription,
-    StreamLesson, StreamPage, StreamPosition, StreamRange, StreamReceipt, WireClient,
+    ChangeEntry, ChangeEntryKind, ChangeEntryPage, ChangeListPosition, ClusterTls, ShardAnswer,
+    SnapshotDescription, StreamLesson, StreamPage, StreamPosition, StreamRange, StreamReceipt, WireClient,
 };
 use cluster::{Cluster, ClusterExport, ClusterTransfer, ClusterTransferReport, ThreadedEnvironment};
 use engine::{
     CellSink, ChangePage, ChangePosition, ChangeRegister, Directory, Engine, EngineOpenError, Impact,
     LedgerHome, LessonId, LessonPage, LessonPosition, LessonReceipt, LessonRegister, ModelSnapshot,
-    NodeEntries, NodeRegister, NumberAllotment, RulesRegister, SharedChange, SharedChangeKind, SharedLesson,
-    SharedModelName, SharedRegisters, SharedState, SnapshotStream, StatisticsExchangeError,
+    NodeEntries, NodeRegister, NumberAllotment, RulesRegister, ShardHealth, ShardMonitor, SharedChange,
+    SharedChangeKind, SharedLesson, SharedModelName, SharedRegisters, SharedState, SnapshotStream,
+    StatisticsExchangeError,
 };
 use event::{Shingle, Span, Time};
 use journal::NodeNumber;
@@ -44,6 +45,7 @@ pub(crate) fn open(
     let shared = SharedRegisters {
         numbers: Box::new(ClusterNumbers(connection.wire.clone())),
         nodes: Box::new(ClusterNodes::enter(&connection)?),
+        shards: Box::new(ClusterShards(connection.wire.clone())),
         rules: Box::new(ClusterRules(connection.wire.clone())),
         lessons: Some(Box::new(ClusterLessons(connection.wire.clone()))),
         changes: Box::new(ClusterChanges(connection.wire.clone())),
@@ -247,6 +249,16 @@ impl NodeRegister for ClusterNodes {
 
     fn forget(&self, number: NodeNumber) -> Result<bool, String> {
         pollster::block_on(self.wire.forget_node(number.get())).map_err(|error| error.to_string())
+    }
+}
+
+/// The servers of the cluster.
+struct ClusterShards(WireClient);
+
+impl ShardMonitor for ClusterShards {
+    fn shards(&self) -> Vec<ShardHealth> {
+        let answers = pollster::block_on(self.0.shard_answers()).into_iter();
+        answers.map(|ShardAnswer { name, failure }| ShardHealth { name, failure }).collect()
     }
 }
 

@@ -40,6 +40,7 @@ mod script;
 mod server_fault;
 mod server_link;
 mod settings;
+mod shard_answer;
 mod sighting;
 pub mod slot;
 mod tables;
@@ -66,6 +67,7 @@ pub use lessons::{
 pub(crate) use name::CellName;
 pub(crate) use scan::{NameScan, SEEN_MAX, STEP};
 pub use settings::{ClusterTls, WireSettings};
+pub use shard_answer::ShardAnswer;
 pub use topology::ServerAddress;
 
 use self::batch::ScriptArguments;

@@ -137,7 +137,7 @@ impl WireCore {
         Ok(flat.chunks(2).filter_map(pair).collect())
     }
 
-    fn node_deadline(&self) -> Instant {
+    pub(super) fn node_deadline(&self) -> Instant {
         Instant::now() + self.settings.connect_within.max(super::REFRESH_WITHIN)
     }
 }

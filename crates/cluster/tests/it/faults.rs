@@ -277,3 +277,21 @@ pub(crate) fn an_answer_that_is_lost_counts_once() {
     assert!(counters.timeouts.load(Ordering::Relaxed) > 0 && counters.refused.load(Ordering::Relaxed) > 0);
     assert!(counters.resent.load(Ordering::Relaxed) > 0, "a broken connection is replaced");
 }
+
+#[test]
+fn each_shard_says_whether_it_answers() {
+    let Some(mut cluster) = Cluster::unreplicated() else { return };
+    let wired = Wired::open(settings(cluster.addresses(), 1));
+    let silent = || -> Vec<String> {
+        let answers = pollster::block_on(wired.wire.shard_answers());
+        assert_eq!(answers.len(), 3, "{answers:?}");
+        answers.into_iter().filter(|answer| answer.failure.is_some()).map(|answer| answer.name).collect()
+    };
+    assert_eq!(silent(), Vec::<String>::new());
+    let address = cluster.servers[1].address();
+    cluster.servers[1].signal("STOP");
+    assert_eq!(silent(), [address]);
+    cluster.servers[1].signal("CONT");
+    // The others have given it up meanwhile, and it is not asked for a while.
+    wait("it answers again", || silent().is_empty());
+}

@@ -2,7 +2,7 @@
 
 use engine::{
     ChangePage, ChangePosition, ChangeRegister, Directory, Engine, LedgerHome, NodeEntries, NodeRegister,
-    NumberAllotment, RulesRegister, SharedChange, SharedRegisters, SharedState,
+    NumberAllotment, RulesRegister, ShardHealth, ShardMonitor, SharedChange, SharedRegisters, SharedState,
 };
 use event::Time;
 use journal::NodeNumber;
@@ -18,6 +18,7 @@ impl Alone {
         SharedRegisters {
             numbers: Box::new(Alone),
             nodes: Box::new(Alone),
+            shards: Box::new(Alone),
             rules: Box::new(Alone),
             lessons: None,
             changes: Box::new(Alone),
@@ -36,6 +37,12 @@ impl NodeRegister for Alone {
 
     fn forget(&self, _number: NodeNumber) -> Result<bool, String> {
         Ok(false)
+    }
+}
+
+impl ShardMonitor for Alone {
+    fn shards(&self) -> Vec<ShardHealth> {
+        Vec::new()
     }
 }
 

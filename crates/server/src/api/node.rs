@@ -461,6 +461,9 @@ pub struct NodeJson {
     /// The reason why it takes no requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unready: Option<String>,
+    /// The names of the conditions that are wrong there, as its `/readyz` lists them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<String>,
     /// The number of the state of posted rules that is in force there; 0 where none was ever posted.
     #[serde(default)]
     pub rules: u64,

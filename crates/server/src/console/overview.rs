@@ -349,6 +349,7 @@ mod tests {
             state: state.to_owned(),
             silent: None,
             unready: None,
+            conditions: Vec::new(),
             rules: 0,
             pipelines: BTreeMap::new(),
             models: BTreeMap::new(),

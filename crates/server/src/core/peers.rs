@@ -60,6 +60,9 @@ pub(crate) struct NodeEntry {
     /// The reason why it takes no requests now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unready: Option<String>,
+    /// The names of what is wrong with it now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) conditions: Vec<String>,
     /// The number of the state of posted rules that is in force there.
     #[serde(default)]
     pub(crate) rules: u64,
@@ -371,7 +374,7 @@ mod tests {
 
     use engine::{
         ChangePage, ChangePosition, ChangeRegister, Directory, LedgerHome, NodeRegister, NumberAllotment,
-        RulesRegister, SharedChange, SharedRegisters, SharedState,
+        RulesRegister, ShardHealth, ShardMonitor, SharedChange, SharedRegisters, SharedState,
     };
     use plan::{Config, Overrides, Plan};
     use stats::{EmbeddedLedger, NumberRegister};
@@ -421,6 +424,12 @@ mod tests {
         }
     }
 
+    impl ShardMonitor for Alone {
+        fn shards(&self) -> Vec<ShardHealth> {
+            Vec::new()
+        }
+    }
+
     impl NumberAllotment for Alone {
         fn allot(&self, known: &NumberRegister, wanted: &NumberRegister) -> Result<NumberRegister, String> {
             known.with(wanted).map_err(|error| error.to_string())
@@ -434,6 +443,7 @@ mod tests {
         let shared = || SharedRegisters {
             numbers: Box::new(Alone),
             nodes: Box::new(Alone),
+            shards: Box::new(Alone),
             rules: Box::new(Alone),
             lessons: None,
             changes: Box::new(Alone),

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use axum::http::{Method, StatusCode};
-use engine::{Impact, SharedModelState};
+use engine::{Impact, ShardHealth, SharedModelState};
 use futures_util::future::join_all;
 use journal::NodeNumber;
+use plan::ClusterPlan;
 use tokio::time::{sleep, timeout};
 
 use crate::core::blocking::blocking;
@@ -31,6 +32,12 @@ const MODELS_ANNOUNCED_MAX: usize = 64;
 const BANS_WITHIN: Duration = Duration::from_secs(1);
 /// The name of the condition of a node whose bans others do not hear of, or that does not hear of theirs.
 const UNSHARED: &str = "bans-unshared";
+/// The time for which a shard does not answer until the node's conditions say so: longer than one answer takes.
+const SHARD_LOST_AFTER: Duration = Duration::from_secs(2);
+/// Most shards that a condition names.
+const SHARDS_NAMED_MAX: usize = 8;
+/// The name of the condition of a node of whose shards some do not answer.
+const UNREACHABLE: &str = "cluster-unreachable";
 /// The name of the condition of a node that does not hear of others.
 const CONDITION: &str = "nodes-unknown";
 
@@ -60,6 +67,53 @@ pub(crate) async fn announce(node: &Arc<Node>, url: Option<&str>, beat: u64) {
         None => None,
     };
     node.engine.health().set(CONDITION, Impact::Degraded, lost);
+}
+
+/// The shards that do not answer, each with the time since when.
+#[derive(Default)]
+pub(crate) struct SilentShards(BTreeMap<String, Instant>);
+
+/// Asks the shards, and says which have not answered for a while. Does nothing for a node of its own.
+pub(crate) async fn watch_shards(node: &Arc<Node>, silent: &mut SilentShards) {
+    if node.engine.shard_monitor().is_none() {
+        return;
+    }
+    let engine = Arc::clone(&node.engine);
+    let shards =
+        blocking(move || engine.shard_monitor().map(|monitor| monitor.shards()).unwrap_or_default()).await;
+    let (away, impact) = silent.judge(&shards, Instant::now(), node.engine.plan().node.cluster.as_ref());
+    node.engine.health().set(UNREACHABLE, impact, away);
+}
+
+impl SilentShards {
+    /// Returns what is wrong, if something is, and its impact.
+    fn judge(
+        &mut self,
+        shards: &[ShardHealth],
+        now: Instant,
+        plan: Option<&ClusterPlan>,
+    ) -> (Option<String>, Impact) {
+        self.0.retain(|name, _| shards.iter().any(|shard| shard.name == *name && shard.failure.is_some()));
+        let mut away = Vec::new();
+        for ShardHealth { name, failure } in shards {
+            let Some(why) = failure else { continue };
+            let since = *self.0.entry(name.clone()).or_insert(now);
+            if now.saturating_duration_since(since) >= SHARD_LOST_AFTER {
+                away.push(format!("{name} ({why})"));
+            }
+        }
+        let is_unready = plan.is_some_and(|plan| plan.unready.is_unready(away.len(), shards.len()));
+        let told = (!away.is_empty()).then(|| {
+            let (count, all) = (away.len(), shards.len());
+            away.truncate(SHARDS_NAMED_MAX);
+            format!(
+                "{count} of {all} shards do not answer: {}; readings of their keys are missing, and `on_error` decides: \
+                 bring the servers back, or let replicas take over",
+                away.join(", ")
+            )
+        });
+        (told, if is_unready { Impact::Unready } else { Impact::Degraded })
+    }
 }
 
 /// Takes over what other nodes have posted since the last look. What does not fit here is a condition of the node.
@@ -204,6 +258,7 @@ impl Node {
             started: self.started_at.0,
             beat,
             unready: self.unready(),
+            conditions: self.engine.health().list().into_iter().map(|one| one.name.to_owned()).collect(),
             rules: self.engine.shared_rules(),
             pipelines: pipelines.map(|pipeline| (pipeline.name.clone(), pipeline.version.clone())).collect(),
             models: self.models(),
@@ -308,5 +363,53 @@ impl Node {
             tracing::warn!(number, name, %why, "another node cannot be asked");
             absent(format!("does not answer, and was last heard of {silent} s ago"))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plan::{Config, Overrides, Plan};
+
+    use super::*;
+
+    fn plan(unready: &str) -> ClusterPlan {
+        let text = format!("[cluster]\nnodes = [\"192.0.2.1:6379\"]\nunready = \"{unready}\"\n");
+        let plan = Plan::compile(&Config::from_text("test.toml", &text, &Overrides::default()));
+        plan.unwrap_or_else(|problems| panic!("{problems}")).node.cluster.unwrap()
+    }
+
+    #[test]
+    fn shards_that_stay_silent_are_told_and_make_a_node_unready_as_configured() {
+        let shards = |silent: &[usize]| -> Vec<ShardHealth> {
+            let shard = |at: usize| ShardHealth {
+                name: format!("shard{at}"),
+                failure: silent.contains(&at).then(|| "no answer".to_owned()),
+            };
+            (0..3).map(shard).collect()
+        };
+        let start = Instant::now();
+        let mut silent = SilentShards::default();
+        let mut judge = |away: &[usize], seconds: u64, unready: &str| {
+            let now = start + Duration::from_secs(seconds);
+            silent.judge(&shards(away), now, Some(&plan(unready)))
+        };
+        assert_eq!(judge(&[], 0, "some"), (None, Impact::Degraded));
+        assert_eq!(judge(&[1], 1, "some"), (None, Impact::Degraded), "it may be slow");
+        assert_eq!(judge(&[1, 2], 2, "some"), (None, Impact::Degraded));
+        let (told, impact) = judge(&[1, 2], 3, "some");
+        let told = told.unwrap();
+        assert!(told.starts_with("1 of 3 shards do not answer: shard1 (no answer);"), "{told}");
+        assert_eq!(impact, Impact::Unready);
+        for (unready, expected) in
+            [("never", Impact::Degraded), ("all", Impact::Degraded), ("some", Impact::Unready)]
+        {
+            let (told, impact) = judge(&[1, 2], 9, unready);
+            assert!(told.is_some_and(|told| told.starts_with("2 of 3")));
+            assert_eq!(impact, expected, "{unready}");
+        }
+        assert_eq!(judge(&[2], 10, "some").1, Impact::Unready);
+        assert_eq!(judge(&[], 11, "some"), (None, Impact::Degraded));
+        assert_eq!(judge(&[0, 1, 2], 12, "all"), (None, Impact::Degraded));
+        assert_eq!(judge(&[0, 1, 2], 14, "all").1, Impact::Unready);
     }
 }

@@ -81,6 +81,9 @@ pub(crate) fn run(args: NodesArgs) -> Result<Exit, CommandError> {
             let state = match (&node.unready, node.silent) {
                 (Some(why), _) => format!("{}: {why}", node.state),
                 (None, Some(silent)) if node.state == "away" => format!("away for {silent:.0} s"),
+                (None, _) if !node.conditions.is_empty() => {
+                    format!("{}, {}", node.state, node.conditions.join(", "))
+                }
                 _ => node.state.clone(),
             };
             table.row([

@@ -9,6 +9,7 @@ mod clients;
 mod clock;
 #[cfg(feature = "cluster")]
 mod cluster;
+mod cluster_shards;
 mod compare;
 mod data;
 mod decisions;

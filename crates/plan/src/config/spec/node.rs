@@ -167,6 +167,13 @@ pub(super) const CLUSTER: Section = Section {
             `on_error` decides",
         ),
         setting(
+            "unready",
+            SettingType::Choice(&["never", "some", "all"]),
+            Some("\"never\""),
+            "When `/readyz` answers 503 while shards do not answer: never (it answers 200 and `degraded`), if \
+            some do not, or if none does",
+        ),
+        setting(
             "retain",
             SettingType::Span,
             Some("\"30s\""),

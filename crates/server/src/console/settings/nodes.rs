@@ -50,7 +50,9 @@ fn table(all: &[NodeJson], viewer: &Viewer, now: Time) -> Markup {
                     b { (value(&node.name, CELL)) }
                     @if let Some(url) = &node.url { span.description { (value(url, CELL)) } }
                 }
-                td { (state(node)) @if let Some(why) = &node.unready { span.description { (value(why, CELL)) } } }
+                td { (state(node)) @if let Some(why) = &node.unready { span.description { (value(why, CELL)) } }
+                    @for name in node.conditions.iter().take(SHOWN) { span.description { (value(name, CELL)) } }
+                }
                 td.nowrap { @if let Some(seconds) = node.silent { (length(Span::seconds(seconds as i64))) } }
                 td { (value(&node.release, CELL)) }
                 td { (distance(node.started.0, now)) }
@@ -134,6 +136,7 @@ mod tests {
             state: state.to_owned(),
             silent: (state != "here").then_some(90.0),
             unready: None,
+            conditions: Vec::new(),
             rules,
             pipelines: BTreeMap::from([("main".to_owned(), "<v>".to_owned())]),
             models: BTreeMap::from([("main/spam".to_owned(), model)]),

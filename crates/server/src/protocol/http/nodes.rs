@@ -81,6 +81,7 @@ fn described(
         state: state.to_owned(),
         silent: silent.map(|silent| silent.as_secs_f64()),
         unready: entry.unready.clone(),
+        conditions: entry.conditions.clone(),
         rules: entry.rules,
         pipelines: entry.pipelines.clone(),
         models: entry.models.iter().map(|(name, model)| (name.clone(), model_json(model))).collect(),
