@@ -457,6 +457,41 @@ pub struct ComparisonJson {
     pub actions: BTreeMap<String, BTreeMap<String, u64>>,
     /// The latest events for which they disagree, the newest first.
     pub examples: Vec<DisagreementJson>,
+    /// The nodes that are not in it: they do not answer, or compare other versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<String>,
+}
+
+impl ComparisonJson {
+    /// Most examples of several nodes together.
+    const EXAMPLES_MAX: usize = 32;
+
+    /// Adds what another node has compared. Returns false, and adds nothing, if that are other versions.
+    pub(crate) fn add(&mut self, other: ComparisonJson) -> bool {
+        let of = |all: &ComparisonJson| (all.pipeline.clone(), all.version.clone(), all.candidate.clone());
+        if of(self) != of(&other) {
+            return false;
+        }
+        let sum = |own: &mut u64, more: u64| *own = own.saturating_add(more);
+        sum(&mut self.events, other.events);
+        sum(&mut self.disagreements, other.disagreements);
+        sum(&mut self.rescored, other.rescored);
+        sum(&mut self.decided, other.decided);
+        self.rate = self.disagreements as f64 / self.events.max(1) as f64;
+        for (label, more) in other.labels {
+            let own = self.labels.entry(label).or_insert(LabelComparisonJson { enforced: 0, candidate: 0 });
+            sum(&mut own.enforced, more.enforced);
+            sum(&mut own.candidate, more.candidate);
+        }
+        for (enforced, more) in other.actions {
+            let own = self.actions.entry(enforced).or_default();
+            more.into_iter().for_each(|(action, count)| sum(own.entry(action).or_default(), count));
+        }
+        self.examples.extend(other.examples);
+        self.examples.sort_by(|one, another| another.time.0.cmp(&one.time.0));
+        self.examples.truncate(ComparisonJson::EXAMPLES_MAX);
+        true
+    }
 }
 
 /// An event for which enforced rules and candidate ask for different actions.
@@ -524,6 +559,7 @@ impl From<&engine::CandidateComparison> for ComparisonJson {
             labels: labels.collect(),
             actions,
             examples: examples.collect(),
+            absent: Vec::new(),
         }
     }
 }

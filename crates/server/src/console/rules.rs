@@ -50,7 +50,8 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
     let name = visit.node.pipeline(query.pipeline.as_deref())?.name.clone();
     let params = || QueryParams(RulesParams { pipeline: Some(name.clone()) });
     let versions = rules::rules(State(visit.node.clone()), params()).await?.0;
-    let comparison = rules::comparison(State(visit.node.clone()), params()).await.ok().map(|json| json.0);
+    let comparison =
+        rules::comparison(State(visit.node.clone()), None, params()).await.ok().map(|json| json.0);
     let sets = sets::list(&visit, &name).await?;
     // A journal that cannot be searched takes nothing from what is known of the rules.
     let made = learners::latest(&visit, &name).await.ok();

@@ -500,6 +500,29 @@ fn rules_that_are_posted_to_one_node_hold_on_all() {
         let (status, checked) = call(server, "/v1/check", Some(("text/plain", &log(0..1))));
         assert_eq!((status, checked.contains("\"action\":\"reject\"")), (200, decides), "{checked}");
     }
+    // They compare what all of them have decided.
+    for server in [&one, &two, &two, &three] {
+        let (status, text) = call(server, "/v1/decide", Some(("text/plain", &log(0..1))));
+        assert_eq!(status, 200, "{text}");
+    }
+    for server in [&one, &two, &three] {
+        let (status, text, _) = ask_all(server, "/v1/rules/comparison?pipeline=web", None);
+        let compared = json(&text);
+        assert_eq!(
+            (status, &compared["events"], &compared["decided"]),
+            (200, &4.into(), &2.into()),
+            "{text}"
+        );
+        assert_eq!((&compared["disagreements"], &compared["rate"]), (&4.into(), &1.0.into()), "{text}");
+        let newest: Vec<&str> = compared["examples"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["time"].as_str().unwrap())
+            .collect();
+        assert!(newest.len() == 4 && newest.is_sorted_by(|one, other| one >= other), "{text}");
+        assert_eq!(compared["actions"].as_object().map(|of| of.len()), Some(1), "{text}");
+    }
     let dropped = run(["rules", "drop", "--server", &three.url], "").expect(0).stdout;
     assert!(dropped.contains("candidate none"), "{dropped}");
     for server in [&one, &two, &three] {

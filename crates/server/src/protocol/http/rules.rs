@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Path, State};
+use axum::{Extension, Json};
 use data_encoding::HEXLOWER;
 use engine::{Proposal, ReloadOutcome};
 use journal::NodeNumber;
@@ -16,6 +16,7 @@ use super::{JsonBody, QueryParams};
 use crate::api;
 use crate::core::grant::{RequestGrant, note};
 use crate::core::node::Node;
+use crate::core::peers::RelayedRequest;
 use crate::core::problem::{HttpFailure, INVALID_BODY, INVALID_PARAMETER, NOT_FOUND, ProblemResponses};
 use crate::core::relay;
 use crate::core::reload::log_reload;
@@ -249,7 +250,7 @@ pub(crate) async fn promote(
     change(&node, false, move |change| change(Proposal::Promote { pipeline: &pipeline })).await
 }
 
-/// Compares a pipeline's candidate with the enforced rules, on the events since either changed.
+/// Compares a pipeline's candidate with the enforced rules, on the events of all nodes since either changed.
 #[utoipa::path(
     get,
     path = "/v1/rules/comparison",
@@ -259,6 +260,7 @@ pub(crate) async fn promote(
 )]
 pub(crate) async fn comparison(
     State(node): State<Arc<Node>>,
+    relayed: Option<Extension<RelayedRequest>>,
     QueryParams(params): QueryParams<RulesParams>,
 ) -> Result<Json<api::ComparisonJson>, HttpFailure> {
     let pipeline = node.pipeline(params.pipeline.as_deref())?;
@@ -267,7 +269,17 @@ pub(crate) async fn comparison(
             .failure(format!("the pipeline `{}` has no candidate", pipeline.name))
             .help("post one with `POST /v1/rules?candidate=true`, or name its file in the configuration")
     })?;
-    Ok(Json(api::ComparisonJson::from(&comparison)))
+    let mut all = api::ComparisonJson::from(&comparison);
+    if relayed.is_none() {
+        let query = serde_urlencoded::to_string([("pipeline", &pipeline.name)]).unwrap_or_default();
+        for (name, answer) in node.ask_others(&format!("/v1/rules/comparison?{query}")).await {
+            let other = answer.and_then(|answer| answer.json());
+            if !other.is_ok_and(|other| all.add(other)) {
+                all.absent.push(name);
+            }
+        }
+    }
+    Ok(Json(all))
 }
 
 /// Returns a version's text: every setting of the pipeline and its preset, and who enforced it; with `against` also the

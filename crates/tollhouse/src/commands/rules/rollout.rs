@@ -514,6 +514,12 @@ pub(super) fn compare(args: RulesCompareArgs) -> Result<Exit, CommandError> {
     if comparison.canary.is_some() {
         out.line(format_args!("the candidate has decided {} of them", comparison.decided))?;
     }
+    for node in &comparison.absent {
+        out.line(format_args!(
+            "node {} is not in it: it does not answer, or compares other versions",
+            printable(node)
+        ))?;
+    }
     for api::DisagreementJson { id, enforced, candidate, .. } in &comparison.examples {
         let judged =
             |of: &api::ComparedVerdictJson| format!("{} {} [{}]", of.action, of.score, of.rules.join(" "));
