@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::follow::Ends;
 use crate::program::{Data, PROGRAM, Server, run, run_with};
 use crate::python::python;
+use crate::servers::{Cluster, module};
 
 fn packaging(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(path)
@@ -170,7 +171,10 @@ fn debian_package(folder: &Path, version: &str) -> Option<PathBuf> {
     let program = packaging("deb/build").display().to_string();
     let folder = folder.display().to_string();
     output("dpkg-deb", &["--version"], "the Debian package")?;
-    let args = ["--version", version, "--compress", "none", PROGRAM, &folder];
+    let module = module().map(|module| module.display().to_string());
+    let mut args = vec!["--version", version, "--compress", "none"];
+    module.iter().for_each(|module| args.extend(["--module", module.as_str()]));
+    args.extend([PROGRAM, &folder]);
     let ran = output(&program, &args, "the Debian package")?;
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     Some(PathBuf::from(String::from_utf8(ran.stdout).unwrap().trim()))
@@ -187,6 +191,25 @@ fn the_debian_package_is_installed_started_upgraded_and_purged() {
     drop(again);
     let next = debian_package(folder.path(), "0.1.0+next").unwrap();
     check("deb/check", &[&first, &next]);
+}
+
+#[test]
+fn the_debian_package_has_a_module_that_servers_load() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(package) = debian_package(folder.path(), "0.1.0") else { return };
+    if module().is_none() {
+        println!(
+            "skipped: the module in the Debian package: it is built for systems with shared objects only"
+        );
+        return;
+    }
+    let tree = folder.path().join("tree");
+    let taken = Command::new("dpkg-deb").arg("-x").args([&package, &tree]).status().unwrap();
+    assert!(taken.success());
+    let file = tree.join("usr/lib/tollhouse/libtollhouse_module.so").display().to_string();
+    let Some(cluster) = Cluster::single(&["--loadmodule", &file]) else { return };
+    let loaded = cluster.servers[0].cli(&["MODULE", "LIST"]);
+    assert!(loaded.contains("tollhouse") && loaded.contains(&file), "{loaded}");
 }
 
 /// Runs a script of `packaging`; one that ends with 77 has said what it skipped.
@@ -339,5 +362,32 @@ fn the_bill_of_materials_names_every_crate_with_its_licence() {
         assert!(part["licenses"][0]["expression"].is_string(), "{name} has no licence");
         assert!(part["hashes"].is_array() || name.starts_with("tollhouse-"), "{name} has no checksum");
         assert!(name != "proptest", "tests are no part of it");
+    }
+}
+
+/// The script that starts a cluster to try takes no other program's port, and no other Redis for its own.
+#[test]
+fn the_cluster_script_says_when_a_port_is_taken() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/cluster");
+    let directory = tempfile::tempdir().unwrap();
+    // Of the ports between servers, too, which are 10,000 above.
+    let is_fit = |listener: &TcpListener| (12_000..50_000).contains(&listener.local_addr().unwrap().port());
+    let bound = std::iter::repeat_with(|| TcpListener::bind("127.0.0.1:0").unwrap());
+    let held: Vec<TcpListener> = bound.take(100).collect();
+    let listener = held.iter().find(|listener| is_fit(listener)).expect("a port far from the end");
+    let taken = listener.local_addr().unwrap().port();
+    for (order, first) in [(vec!["up"], taken - 2), (vec!["up"], taken - 10_003), (vec!["start", "0"], taken)]
+    {
+        let mut command = Command::new(&script);
+        command.args(&order).env("PORT", first.to_string()).env("DIRECTORY", directory.path());
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{order:?}: {said}");
+        assert!(
+            said.contains("another program has port") && said.contains(&taken.to_string()),
+            "{order:?}: {said}"
+        );
+        let started = std::fs::read_dir(directory.path()).unwrap().count();
+        assert_eq!(started, 0, "{order:?}: nothing is started beside it");
     }
 }
