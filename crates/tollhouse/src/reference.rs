@@ -71,6 +71,13 @@ fn the_command_line_page_is_what_the_program_reads() {
     hold("cli.md", &parts);
 }
 
+#[test]
+fn the_page_of_sinks_and_its_schema_are_what_messages_are() {
+    hold("sinks.md", &crate::sinks::schema::tables());
+    let schema = serde_json::to_string_pretty(&crate::sinks::schema::schema()).unwrap();
+    hold_file("docs/reference/sinks.schema.json", &format!("{schema}\n"));
+}
+
 /// The flags that many commands share, which the page lists once.
 const COMMON: [&str; 9] =
     ["data", "config", "set", "server", "token", "ca", "client-cert", "client-key", "json"];

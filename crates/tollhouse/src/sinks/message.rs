@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// The number of the form of messages. It rises if a member changes its meaning or goes; new ones may come.
-const SCHEMA: u32 = 1;
+pub(super) const SCHEMA: u32 = 1;
 
 /// A message to a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -223,6 +223,7 @@ mod tests {
         let check = |plan: &SinkPlan, record: &Record, bytes_max: usize, expected: Option<&str>| {
             let found = encode(plan, id, record, Some(&description), bytes_max);
             let found = found.map(|found| String::from_utf8(found.body).unwrap());
+            found.iter().for_each(|message| crate::sinks::schema::check(message));
             assert_eq!(found.as_deref(), expected);
         };
         let beginning = r#"{"type":"decision","schema":1,"id":"0000000000007","pipeline":"posts","version":"v","event_id":"e","time":"2026-05-17T10:00:00Z","arrival":"2026-05-17T10:00:01Z","duplicate":false,"action":"reject","score":1.5,"probability":null,"rules":[{"name":"r","score":1.5}],"effects":[]"#;

@@ -13,6 +13,8 @@
 mod kafka;
 mod message;
 mod nats;
+#[cfg(test)]
+pub(crate) mod schema;
 
 use std::sync::Arc;
 use std::time::Duration;
