@@ -77,7 +77,7 @@ pub use scope::{
     AggregateFunction, BucketFunction, CounterSum, GRADES, LimitValue, NameCategory, ReadingRequest,
     ReputationValue, Scope, ScopeError, TextFunction,
 };
-pub use score_fit::{FitExample, FitTerms, fit_scores};
+pub use score_fit::{FitExample, FitRule, FitRules, FitTerms, fit_scores};
 pub use set::{Network, NetworkError, Networks, Set, SetError, SetType};
 pub use test_run::TestRun;
 pub use verdict::{Consequence, Evaluation, Reason, Verdict, judge};

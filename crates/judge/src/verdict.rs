@@ -11,6 +11,7 @@ use crate::effect::Effect;
 use crate::expr::{EvalEnv, ResultView, RuleResults};
 use crate::rule::{Rule, RuleGroup, RuleSelection, RuleSet};
 use crate::score::{rounded, sum};
+use crate::score_fit::{FitRule, FitRules};
 
 /// The verdict on one event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -220,17 +221,40 @@ impl RuleSet {
         outcome.action = Some(action);
     }
 
-    /// Returns the enforced rules that fired and stand outside of groups, each with the share of its own score that it added.
-    /// Those without a score are left out.
+    /// Returns the enforced rules that fired, each with the share of its own score that it added, for a fit of scores
+    /// ([`crate::fit_scores`]). Those without a score are left out.
     pub fn shares<'a>(
         &'a self,
         outcome: &'a Evaluation,
     ) -> impl Iterator<Item = (TableIndex<Rule>, f64)> + 'a {
-        outcome.fired.iter().filter_map(|index| {
-            let rule = &self.rules[*index];
-            let is_fit = rule.group.is_none() && rule.score != 0.0;
-            is_fit.then(|| (*index, outcome.added[index.get()] / rule.score))
-        })
+        outcome.fired.iter().filter_map(|index| self.share_of(*index, outcome.added[index.get()]))
+    }
+
+    /// Returns what [`RuleSet::shares`] does of an outcome, of a verdict of this set.
+    pub fn verdict_shares<'a>(
+        &'a self,
+        verdict: &'a Verdict,
+    ) -> impl Iterator<Item = (TableIndex<Rule>, f64)> + 'a {
+        verdict.reasons.iter().filter_map(|reason| self.share_of(self.index(&reason.rule)?, reason.score))
+    }
+
+    fn share_of(&self, index: TableIndex<Rule>, added: f64) -> Option<(TableIndex<Rule>, f64)> {
+        let score = self.rules[index].score;
+        (score != 0.0).then(|| (index, added / score))
+    }
+
+    /// Returns the rules as a fit of scores sees them: it moves those that are enforced but for the ones that stay.
+    pub fn fit_rules(&self, stays: impl Fn(&Rule) -> bool) -> FitRules {
+        let rule = |rule: &Rule| FitRule {
+            score: rule.score,
+            is_fitted: rule.mode == Mode::Enforce && !stays(rule),
+            has_share: rule.share.is_some(),
+            group: rule.group.map(TableIndex::get),
+        };
+        FitRules {
+            rules: self.rules.iter().map(rule).collect(),
+            bounds: self.groups.iter().map(|group| (group.floor, group.cap)).collect(),
+        }
     }
 
     pub(crate) fn has_expired(&self, rule: &Rule, row: &Facts) -> bool {

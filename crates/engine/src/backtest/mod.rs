@@ -374,11 +374,9 @@ impl<'a> RowBatch<'a> {
                     after.action = Action::Throttle;
                 }
                 if backtest.question.fit.is_some() && !row.failed {
-                    let mut example = FitExample { rest: outcome.score(), ..FitExample::default() };
-                    for (rule, share) in pipeline.rules.shares(outcome) {
-                        example.rest -= pipeline.rules.rules()[rule].score * share;
-                        example.shares.push((rule.get(), share as f32));
-                    }
+                    let shares = pipeline.rules.shares(outcome);
+                    let shares = shares.map(|(rule, share)| (rule.get(), share as f32)).collect();
+                    let example = FitExample { is_bad: false, shares };
                     judgement.examples.push(RowExample { id: row.id, time: row.time, example });
                 }
                 judgement.rows.push(RowComparison { id: row.id, before: row.before, after });

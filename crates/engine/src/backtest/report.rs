@@ -351,7 +351,7 @@ impl BacktestTally {
         mut find: impl FnMut(RecordId) -> Option<Record>,
     ) -> BacktestReport {
         let fit = self.question.fit.take();
-        let fit = fit.map(|query| ScoreFit::of(&backtest.pipeline, self.take_examples(), &query));
+        let fit = fit.map(|query| ScoreFit::of(&backtest.pipeline, &self.take_examples(), &query));
         let rules = &backtest.pipeline.rules;
         let mut hits_before = self.hits_before;
         let mut hits: Vec<RuleHits> = Vec::with_capacity(rules.rules().len());

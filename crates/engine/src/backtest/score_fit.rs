@@ -3,7 +3,7 @@
 //! The fit to the earlier rows is measured on the later ones, which it has not seen; the scores that are proposed are fitted
 //! to all.
 
-use judge::{FitExample, FitTerms, Mode, fit_scores};
+use judge::{FitExample, FitRules, FitTerms, Rule, fit_scores};
 use plan::Pipeline;
 use serde::Serialize;
 use thiserror::Error;
@@ -16,7 +16,7 @@ const CHANGE_MIN: f64 = 0.005;
 /// The terms on which scores are fitted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScoreFitQuery {
-    /// Rules whose scores stay.
+    /// Rules whose scores stay, and groups all of whose rules' scores do.
     pub fixed: Vec<String>,
     /// The share of the events, the earliest, that the measured fit sees.
     pub split: f64,
@@ -24,7 +24,7 @@ pub struct ScoreFitQuery {
     pub false_positive: f64,
     /// The inertia of the present scores, in contrary events.
     pub prior: f64,
-    /// The largest score.
+    /// The largest score, but for those of which events add a share: these may double.
     pub most: f64,
 }
 
@@ -93,27 +93,37 @@ pub enum ScoreFitError {
         /// Bad events.
         bad: usize,
     },
-    /// A rule that is to stay is none.
-    #[error("`{pipeline}` has no rule `{rule}`")]
+    /// What is to stay is no rule and no group.
+    #[error("`{pipeline}` has no rule and no group `{name}`")]
     UnknownRule {
         /// The pipeline.
         pipeline: String,
         /// The name.
-        rule: String,
+        name: String,
     },
 }
 
 impl ScoreFitQuery {
-    /// Checks the names of rules.
+    /// Checks the names of rules and groups.
     ///
     /// # Errors
     /// If the pipeline lacks one.
     pub fn check(&self, pipeline: &Pipeline) -> Result<(), ScoreFitError> {
-        let unknown = self.fixed.iter().find(|name| pipeline.rules.rule(name).is_none());
-        unknown.map_or(Ok(()), |rule| {
-            let (pipeline, rule) = (pipeline.name.clone(), rule.clone());
-            Err(ScoreFitError::UnknownRule { pipeline, rule })
+        let is_known = |name: &str| {
+            pipeline.rules.rule(name).is_some()
+                || pipeline.rules.groups().iter().any(|group| group.name == name)
+        };
+        let unknown = self.fixed.iter().find(|name| !is_known(name));
+        unknown.map_or(Ok(()), |name| {
+            let (pipeline, name) = (pipeline.name.clone(), name.clone());
+            Err(ScoreFitError::UnknownRule { pipeline, name })
         })
+    }
+
+    /// Returns true if the score of a rule stays.
+    fn keeps(&self, pipeline: &Pipeline, rule: &Rule) -> bool {
+        let group = rule.group.map(|group| &pipeline.rules.groups()[group].name);
+        self.fixed.contains(&rule.name) || group.is_some_and(|name| self.fixed.contains(name))
     }
 }
 
@@ -125,7 +135,7 @@ impl ScoreFit {
     /// If too few are judged, or a rule that is to stay is none.
     pub fn of(
         pipeline: &Pipeline,
-        mut examples: Vec<FitExample>,
+        examples: &[FitExample],
         query: &ScoreFitQuery,
     ) -> Result<ScoreFit, ScoreFitError> {
         query.check(pipeline)?;
@@ -134,33 +144,24 @@ impl ScoreFit {
         if bad.min(good) < EVENTS_MIN {
             return Err(ScoreFitError::TooFew { good, bad });
         }
-        let rules = pipeline.rules.rules();
-        let own: Vec<f64> = rules.iter().map(|rule| rule.score).collect();
-        let scores: Vec<f64> = rules
-            .iter()
-            .map(|rule| {
-                let is_fitted =
-                    rule.mode == Mode::Enforce && rule.group.is_none() && !query.fixed.contains(&rule.name);
-                if is_fitted { rule.score } else { 0.0 }
-            })
-            .collect();
-        examples.iter_mut().for_each(|example| keep_the_rest(example, &scores, &own));
+        let rules = pipeline.rules.fit_rules(|rule| query.keeps(pipeline, rule));
         let even = pipeline.rules.bands().as_slice().first().map_or(0.0, |band| band.at);
         let ScoreFitQuery { false_positive, prior, most, .. } = *query;
         let terms = FitTerms { even, false_positive, prior, most };
         let (earlier, later) = examples.split_at((examples.len() as f64 * query.split) as usize);
-        let measured = fit_scores(&scores, earlier, &terms);
-        let fitted = fit_scores(&scores, &examples, &terms);
-        let mut fired = vec![[0u64; 2]; scores.len()];
-        for example in &examples {
+        let measured = fit_scores(&rules, earlier, &terms);
+        let fitted = fit_scores(&rules, examples, &terms);
+        let mut fired = vec![[0u64; 2]; rules.rules.len()];
+        for example in examples {
             example.shares.iter().for_each(|(rule, _)| fired[*rule][usize::from(example.is_bad)] += 1);
         }
-        let all = rules.iter().zip(&scores).zip(measured.iter().zip(&fitted)).zip(&fired);
+        let names = pipeline.rules.rules().iter().map(|rule| &rule.name);
+        let all = names.zip(&rules.rules).zip(measured.iter().zip(&fitted)).zip(&fired);
         let mut moved: Vec<FittedScore> = all
-            .filter(|(((_, score), _), [good, bad])| **score != 0.0 && good + bad > 0)
-            .map(|(((rule, score), (earlier, fitted)), [good, bad])| FittedScore {
-                name: rule.name.clone(),
-                score: *score,
+            .filter(|(((_, rule), _), [good, bad])| rule.is_fitted && rule.score != 0.0 && good + bad > 0)
+            .map(|(((name, rule), (earlier, fitted)), [good, bad])| FittedScore {
+                name: name.clone(),
+                score: rule.score,
                 fitted: *fitted,
                 earlier: *earlier,
                 good: *good,
@@ -171,7 +172,8 @@ impl ScoreFit {
         moved.sort_by(|one, other| {
             distance(other).total_cmp(&distance(one)).then_with(|| one.name.cmp(&other.name))
         });
-        let (before, after) = (ScoreQuality::of(later, &scores), ScoreQuality::of(later, &measured));
+        let quality = |scores: &[f64]| ScoreQuality::of(&rules, later, scores);
+        let (before, after) = (quality(&rules.scores()), quality(&measured));
         Ok(ScoreFit { events: examples.len(), bad, before, after, rules: moved })
     }
 
@@ -187,23 +189,12 @@ impl ScoreFit {
     }
 }
 
-/// Makes what is not fitted a part of the rest.
-fn keep_the_rest(example: &mut FitExample, scores: &[f64], own: &[f64]) {
-    let (fitted, kept): (Vec<_>, Vec<_>) = example
-        .shares
-        .iter()
-        .copied()
-        .partition(|(rule, _)| scores.get(*rule).is_some_and(|score| *score != 0.0));
-    example.rest += kept.iter().map(|(rule, share)| own[*rule] * f64::from(*share)).sum::<f64>();
-    example.shares = fitted;
-}
-
 impl ScoreQuality {
     /// The quality of these scores on some events; `None` where a class lacks.
-    fn of(examples: &[FitExample], scores: &[f64]) -> Option<ScoreQuality> {
+    fn of(rules: &FitRules, examples: &[FitExample], scores: &[f64]) -> Option<ScoreQuality> {
         let class = |is_bad: bool| {
             let of_class = examples.iter().filter(move |example| example.is_bad == is_bad);
-            let mut points: Vec<f64> = of_class.map(|example| example.score(scores)).collect();
+            let mut points: Vec<f64> = of_class.map(|example| rules.score(example, scores)).collect();
             points.sort_by(f64::total_cmp);
             points
         };
@@ -236,27 +227,25 @@ impl ScoreQuality {
 
 #[cfg(test)]
 mod tests {
+    use judge::FitRule;
+
     use super::*;
 
-    fn example(is_bad: bool, rest: f64) -> FitExample {
-        FitExample { is_bad, rest, shares: Vec::new() }
+    fn example(is_bad: bool, share: f32) -> FitExample {
+        FitExample { is_bad, shares: vec![(0, share)] }
     }
 
     #[test]
     fn the_quality_of_an_order_counts_ties_half() {
-        let events = [example(false, 0.0), example(false, 1.0), example(true, 1.0), example(true, 2.0)];
-        let quality = ScoreQuality::of(&events, &[]).unwrap_or_else(|| panic!("both classes are there"));
+        let rules = vec![FitRule { score: 2.0, is_fitted: true, has_share: false, group: None }];
+        let rules = FitRules { rules, bounds: Vec::new() };
+        let events = [example(false, 0.0), example(false, 0.5), example(true, 0.5), example(true, 1.0)];
+        let quality =
+            ScoreQuality::of(&rules, &events, &[2.0]).unwrap_or_else(|| panic!("both classes are there"));
         assert_eq!((quality.good, quality.bad), (2, 2));
         // Of four pairs three are right and one is a tie.
         assert!((quality.one_minus_auc - 0.125).abs() < 1e-12, "{quality:?}");
         assert!((quality.recall_at_01 - 0.5).abs() < 1e-12, "the one above every good event: {quality:?}");
-        assert!(ScoreQuality::of(&events[..2], &[]).is_none());
-    }
-
-    #[test]
-    fn what_is_not_fitted_is_a_part_of_the_rest() {
-        let mut example = FitExample { is_bad: true, rest: 0.5, shares: vec![(0, 1.0), (1, 0.5)] };
-        keep_the_rest(&mut example, &[2.0, 0.0], &[2.0, 3.0]);
-        assert_eq!(example, FitExample { is_bad: true, rest: 2.0, shares: vec![(0, 1.0)] });
+        assert!(ScoreQuality::of(&rules, &events[..2], &[2.0]).is_none());
     }
 }

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 #[schema(as = ScoreFitRequest)]
 pub struct ScoreFitRequest {
-    /// Rules whose scores stay.
+    /// Rules whose scores stay, and groups all of whose rules' scores do.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fixed: Vec<String>,
     /// The share of the judged decisions, the earliest, that the measured fit sees; 0.6 if none is said.
@@ -21,7 +21,7 @@ pub struct ScoreFitRequest {
     /// The inertia of the present scores, in contrary events; 20 if none is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prior: Option<f64>,
-    /// The largest score; 8 if none is said.
+    /// The largest score, 8 if none is said; scores of which events add a `share` may double.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most: Option<f64>,
 }

@@ -216,7 +216,7 @@ fn what_cannot_be_tried_is_refused() {
             "",
         );
         for (fit, what) in [
-            (json!({"fixed": ["NONE"]}), "`hits` has no rule `NONE`"),
+            (json!({"fixed": ["NONE"]}), "`hits` has no rule and no group `NONE`"),
             (json!({"fixed": vec!["LARGE"; 101]}), "at most 100"),
             (json!({"split": 1}), "between 0 and 1"),
             (json!({"prior": 0}), "fit.prior: expected a number above 0"),

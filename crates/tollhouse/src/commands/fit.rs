@@ -10,7 +10,7 @@ use engine::backtest::{Backtest, BacktestQuery, ScoreFit, ScoreFitError, ScoreFi
 use event::Time;
 use indicatif::HumanCount;
 use journal::JournalArchive;
-use judge::{FitExample, FitTerms, Rule};
+use judge::{FitExample, FitTerms};
 use plan::preset::Preset;
 use plan::{Config, Pipeline, Plan};
 use serde::Serialize;
@@ -31,7 +31,7 @@ Examples:
   tollhouse fit --data ./data                                 By the judged decisions of the journal
   tollhouse fit --data ./data --from 2026-05-01 --write fitted.toml
   tollhouse fit --spam ~/Maildir/.Junk --ham ~/Maildir/cur    By folders, in order of time
-  tollhouse fit --spam spam.mbox --ham ham.mbox --config own.toml --fix LEARNED_SPAM
+  tollhouse fit --spam spam.mbox --ham ham.mbox --config own.toml --fix learned
 
 A logistic regression: where the lowest band begins, an event is bad with even odds, and a point of
 score is a point of log-odds. Scores stay near the present ones and keep their sign, also in groups.
@@ -64,8 +64,8 @@ pub(crate) struct FitArgs {
     /// Class of bad events [default: `bad` of `[reports]`]
     #[arg(long, value_name = "CLASS")]
     bad: Vec<String>,
-    /// Rule whose score stays
-    #[arg(long, value_name = "RULE")]
+    /// Rule whose score stays, or group whose scores do
+    #[arg(long, value_name = "NAME")]
     fix: Vec<String>,
     /// Share of the events, the earliest, that the measured fit sees
     #[arg(long, value_name = "SHARE", default_value_t = 0.6, value_parser = share)]
@@ -76,7 +76,7 @@ pub(crate) struct FitArgs {
     /// Inertia of the present scores, in contrary events
     #[arg(long, value_name = "N", default_value_t = FitTerms::default().prior, value_parser = positive)]
     prior: f64,
-    /// Largest score
+    /// Largest score; those of rules with a `share` may double
     #[arg(long, value_name = "SCORE", default_value_t = FitTerms::default().most, value_parser = positive)]
     most: f64,
     /// File to write the scores to, as configuration rules
@@ -137,7 +137,7 @@ pub(crate) fn run(args: FitArgs) -> Result<Exit, CommandError> {
     };
     let data = if args.spam.is_empty() { of_journal(&args, &query)? } else { of_folders(&args)? };
     let Some(FitData { pipeline, examples, is_whole }) = data else { return Ok(Exit::Interrupted) };
-    let fit = ScoreFit::of(&pipeline, examples, &query).map_err(|error| match error {
+    let fit = ScoreFit::of(&pipeline, &examples, &query).map_err(|error| match error {
         ScoreFitError::TooFew { .. } => CommandError::new(&error).help(
             "say of decisions what they were with `tollhouse feedback`, or give folders by --spam and --ham"
                 .to_owned(),
@@ -254,16 +254,8 @@ fn messages(args: &FitArgs) -> Result<(Vec<FolderMessage>, bool), CommandError> 
 
 /// A decision as an example.
 fn example(pipeline: &Pipeline, decision: &Decision, is_bad: bool) -> FitExample {
-    let mut example = FitExample { is_bad, rest: decision.verdict.score, shares: Vec::new() };
-    for reason in &decision.verdict.reasons {
-        let place = pipeline.rules.rules().iter().position(|rule: &Rule| rule.name == reason.rule);
-        let Some((place, rule)) = place.zip(pipeline.rules.rule(&reason.rule)) else { continue };
-        if rule.group.is_none() && rule.score != 0.0 {
-            example.rest -= reason.score;
-            example.shares.push((place, (reason.score / rule.score) as f32));
-        }
-    }
-    example
+    let shares = pipeline.rules.verdict_shares(&decision.verdict);
+    FitExample { is_bad, shares: shares.map(|(rule, share)| (rule.get(), share as f32)).collect() }
 }
 
 fn show(fit: &ScoreFit, out: &mut Output) -> Result<(), CommandError> {

@@ -72,6 +72,16 @@ fn scores_are_fitted_to_the_journal_and_to_folders() {
     assert_eq!((&folders["events"], &folders["bad"]), (&120.into(), &60.into()));
     assert!(rule(&folders, &telling).is_some(), "{folders}");
     follows(&folders);
+    // Learners are fitted like other rules, if their group is not fixed: here wanted mail comes that is like the spam.
+    let late = mailbox(true, 20).replace("17 May", "18 May").replace("<true", "<late");
+    let late = data.file("late.mbox", &late);
+    let words = ["fit", "--json", "--delay", "10", "--ham", &boxes[0], &late, "--spam", &boxes[1]];
+    let moved = run(words, "").expect(0).json().remove(0);
+    let learned = rule(&moved, "LEARNED_SPAM").unwrap_or_else(|| panic!("{moved}"));
+    let (score, fitted) = (learned["score"].as_f64().unwrap(), learned["fitted"].as_f64().unwrap());
+    assert!(learned["good"].as_u64() >= Some(10) && fitted < score - 1.0, "{learned}");
+    let fixed = run([&words[..], &["--fix", "learned"]].concat(), "").expect(0).json().remove(0);
+    assert!(rule(&fixed, "LEARNED_SPAM").is_none() && rule(&fixed, &telling).is_some(), "{fixed}");
 
     // What is fixed stays, and what is written is a configuration.
     let written = data.path().join("fitted.toml");
@@ -91,7 +101,7 @@ fn scores_are_fitted_to_the_journal_and_to_folders() {
     fs::write(&config, format!("{own}\n{fitted}")).unwrap();
     data.run(&["config", "check"], "").expect(0);
     let none = data.run(&["fit", "--fix", "NOTHING"], "").expect(2);
-    assert!(none.stderr.contains("`mail` has no rule `NOTHING`"), "{}", none.stderr);
+    assert!(none.stderr.contains("`mail` has no rule and no group `NOTHING`"), "{}", none.stderr);
     let alone = run(["fit", "--spam", &boxes[1]], "").expect(2);
     assert!(alone.stderr.contains("--ham"), "{}", alone.stderr);
 }
