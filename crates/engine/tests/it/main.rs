@@ -1,5 +1,6 @@
 //! Integration tests of the engine, one module a concern.
 
+mod accuracy;
 mod allow_list;
 mod amounts;
 mod applications;
