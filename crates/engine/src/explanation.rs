@@ -12,6 +12,7 @@ use stats::{LedgerError, Quality, Reading};
 use crate::content_keys::{ContentError, ContentKeys};
 use crate::directory::Directory;
 use crate::error::DecisionLookupError;
+use crate::judged_scores::PromisedLine;
 use crate::metrics::{ChallengeLabel, ChallengeTally};
 use crate::pipeline::canary;
 use crate::pipeline::classifiers::{ClassifierReading, ExplainedToken};
@@ -64,6 +65,9 @@ pub struct Explanation {
     /// The challenge that was asked for, as it fares with all who were asked for the same reason; `None` where none was asked for,
     /// and where no node was asked.
     pub challenge: Option<ExplainedChallenge>,
+    /// The bands that promise a share of false positives, as they begin now; empty where no node was asked. The facts `line.ACTION`
+    /// say where they began for the event.
+    pub lines: Vec<PromisedLine>,
     /// The reason for content that cannot be shown, and for an empty or incomplete `closest` or `models`.
     pub unknown: Option<String>,
 }
@@ -181,12 +185,19 @@ impl Engine {
                 let decided_by = decided_by.as_deref();
                 let mut explanation = Explanation::of_row(id, *row, &description, decided_by, &self.secret);
                 explanation.classifiers = classifiers;
+                explanation.lines = self.lines_of(&explanation.pipeline);
                 explanation.note_content(content);
                 explanation.challenge = self.explain_challenge(&explanation);
                 Ok(explanation)
             }
             _ => Err(DecisionLookupError::NoDecision(id)),
         }
+    }
+
+    /// Returns the lines of a pipeline as they are now.
+    fn lines_of(&self, pipeline: &str) -> Vec<PromisedLine> {
+        let plan = self.plan();
+        plan.pipeline(Some(pipeline)).map_or_else(Vec::new, |pipeline| self.promised_lines(pipeline))
     }
 
     /// Returns how the challenge fares that a decision asked for.
@@ -258,6 +269,7 @@ impl Engine {
         explanation.descriptions =
             fired.filter_map(|fired| Some((fired.rule.clone(), description(&fired.rule)?.clone()))).collect();
         explanation.verdict = Some(verdict);
+        explanation.lines = self.promised_lines(&row.pipeline);
         let limits = std::mem::take(&mut explanation.limits);
         explanation.add_near_misses(&row.facts, &row.pipeline);
         // Here all facts are known, also those that the journal would not keep.
@@ -359,6 +371,7 @@ impl Explanation {
             classifiers: Vec::new(),
             reputations: Vec::new(),
             challenge: None,
+            lines: Vec::new(),
             unknown: Some("the configuration that decided is not at hand".to_owned()),
         }
     }
@@ -436,6 +449,7 @@ impl Explanation {
             classifiers: Vec::new(),
             reputations: reputation::explain_all(pipeline, &observed.for_reputations()),
             challenge: None,
+            lines: Vec::new(),
             unknown: None,
         }
     }

@@ -5,7 +5,7 @@
 use event::Span;
 use indicatif::HumanCount;
 use server::api::{
-    ChallengeTallyJson, ConditionPartJson, ExplanationJson, FullestKeysJson, KeyReadingJson,
+    BandJson, ChallengeTallyJson, ConditionPartJson, ExplanationJson, FullestKeysJson, KeyReadingJson,
     RankedReputationJson, RankedReputationsJson, ReadingsJson, ReasonJson, RelatedKeysJson, ReputationJson,
     TierJson, TimelineJson, TopKeysJson,
 };
@@ -223,7 +223,9 @@ pub(crate) fn classifiers(out: &mut Output, explained: &ExplanationJson) -> Resu
     for classifier in &explained.classifiers {
         let name = cut(&classifier.name, 40);
         let probability = classifier.probability;
-        out.line(format_args!("{BOLD}classifier {name}{BOLD:#} says by now {BOLD}{probability:.4}{BOLD:#}"))?;
+        out.line(format_args!(
+            "{BOLD}classifier {name}{BOLD:#} says by now {BOLD}{probability:.4}{BOLD:#}, uncalibrated"
+        ))?;
         let mut table = TextTable::default();
         for one in &classifier.tokens {
             table.row([
@@ -247,6 +249,50 @@ pub(crate) fn classifiers(out: &mut Output, explained: &ExplanationJson) -> Resu
         out.line("")?;
     }
     Ok(())
+}
+
+/// Prints the bands that promise, as they begin now, and where they began for the event.
+pub(crate) fn lines(out: &mut Output, explained: &ExplanationJson) -> Result<(), CommandError> {
+    if explained.bands.is_empty() {
+        return Ok(());
+    }
+    let begun = explained.bands.iter().map(|band| {
+        let then = explained.facts.get(&format!("line.{}", band.action)).and_then(|at| at.as_f64());
+        then.map_or_else(|| format!("{} by default", band.action), |at| format!("{} at {at:.2}", band.action))
+    });
+    let begun: Vec<String> = begun.collect();
+    out.line(format_args!("{BOLD}lines{BOLD:#} then: {}; now:", begun.join(", ")))?;
+    out.line(bands(&explained.bands))?;
+    out.line("")
+}
+
+/// The bands of a pipeline: where they begin, what they promise, and what came of it.
+pub(crate) fn bands(bands: &[BandJson]) -> TextTable {
+    let mut table = TextTable::default();
+    let heads = ["begins at", "promised", "reached", "caught", "judged good"];
+    let heads = heads.map(|head| TableCell::number(head, DIM));
+    table.row([TableCell::text("line", DIM)].into_iter().chain(heads));
+    bands.iter().for_each(|band| table.row(line(band)));
+    table
+}
+
+fn line(band: &BandJson) -> Vec<TableCell> {
+    let share = |share: Option<f64>| {
+        TableCell::number(share.map_or("-".to_owned(), |share| format!("{:.2} %", 100.0 * share)), BOLD)
+    };
+    let promise = band.promise.as_ref();
+    let judged = promise.map_or("-".to_owned(), |promise| match promise.held {
+        true => promise.good.to_string(),
+        false => format!("{} of {}", promise.judged, promise.needed),
+    });
+    vec![
+        TableCell::text(band.action.name(), colour(band.action)),
+        TableCell::number(format_args!("{:.2}", band.at), BOLD),
+        share(promise.map(|promise| promise.false_positives)),
+        share(promise.and_then(|promise| promise.reached)),
+        share(promise.and_then(|promise| promise.recall)),
+        TableCell::number(judged, PLAIN),
+    ]
 }
 
 /// Prints reputations, and what made them.

@@ -109,6 +109,9 @@ fn a_band_begins_where_good_events_say() {
     let explained = engine.explain(decision.id).unwrap();
     let line = explained.facts.iter().find(|(name, _)| name == "line.tag").unwrap();
     assert_eq!(line.1, 99.000_001.into(), "the row says what it was held against");
+    let [tag, reject] = &explained.lines[..] else { panic!("two promises: {:?}", explained.lines) };
+    assert_eq!((tag.line, tag.good, tag.recall), (Some(99.000_001), 99, Some(1.0)));
+    assert_eq!((reject.line, reject.at, reject.good), (None, 600.0, 99), "the default, and of how many");
 
     // A judgement that is taken back, or turned round, is none.
     say(&engine, &decisions[0], "none", None);

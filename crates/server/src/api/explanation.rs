@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::decision::{reasons, seen};
-use super::{NextBandJson, ReasonJson, ReputationJson, Timestamp, action_schema};
+use super::{BandJson, NextBandJson, ReasonJson, ReputationJson, Timestamp, action_schema};
 
 /// A past decision with everything that it was made of, or an event that was only counted or looked up; the latter
 /// has no id, no action and no score.
@@ -73,6 +73,10 @@ pub struct ExplanationJson {
     /// The knowledge that classifiers have by now of the event's tokens.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classifiers: Vec<ClassifierOutputJson>,
+    /// The bands that promise a share of false positives, as they begin now: of how many judged events, and what they find. Where
+    /// they began for the event the facts `line.ACTION` say; without them, by default.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bands: Vec<BandJson>,
     /// The reputations of its keys, as they were before the event.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reputations: Vec<ReputationJson>,
@@ -470,6 +474,7 @@ impl From<&engine::Explanation> for ExplanationJson {
             limits: explanation.limits.iter().map(LimitFor::from).collect(),
             models: explanation.models.iter().map(ModelOutputJson::from).collect(),
             classifiers: explanation.classifiers.iter().map(ClassifierOutputJson::from).collect(),
+            bands: explanation.lines.iter().map(BandJson::from).collect(),
             reputations: explanation.reputations.iter().map(ReputationJson::from).collect(),
             challenge: explanation.challenge.as_ref().map(ChallengeTallyJson::from),
             unknown: explanation.unknown.clone(),

@@ -319,11 +319,15 @@ impl BandJson {
         let bands = pipeline.rules.bands().as_slice().iter();
         let described = bands.map(|band| match lines.iter().find(|line| line.action == band.action) {
             None => BandJson { at: band.at, action: band.action, promise: None },
-            Some(line) => {
-                BandJson { at: line.at, action: band.action, promise: Some(PromiseJson::from(line)) }
-            }
+            Some(line) => BandJson::from(line),
         });
         described.collect()
+    }
+}
+
+impl From<&engine::PromisedLine> for BandJson {
+    fn from(line: &engine::PromisedLine) -> BandJson {
+        BandJson { at: line.at, action: line.action, promise: Some(PromiseJson::from(line)) }
     }
 }
 

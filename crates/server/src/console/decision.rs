@@ -21,7 +21,7 @@ use super::frame::{ConsoleSection, redirect, secret};
 use super::keys::ban_form;
 use super::texts::{counted, fill, t, word};
 use super::visit::{ConsoleForm, ConsoleVisit, PageFailure};
-use super::{allow_list, similar};
+use super::{allow_list, learners, similar};
 use crate::api::{BandJson, ExplanationJson, KeyReadingJson, PipelineJson, ReasonJson, TimelineJson};
 use crate::core::viewer::ViewerRight;
 use crate::protocol::http::statistics::{self, TimelineParams};
@@ -133,6 +133,7 @@ impl DecisionPage<'_> {
             (self.near_misses())
             (self.models())
             (self.classifiers())
+            (self.promises())
             (self.facts())
         }
     }
@@ -456,6 +457,14 @@ impl DecisionPage<'_> {
                 }
             }
         }
+    }
+
+    /// Bands that promise, as they begin now.
+    fn promises(&self) -> Markup {
+        html! { @if !self.of.bands.is_empty() { section {
+            h2 #lines { (t("decision.lines")) }
+            (learners::lines(&self.of.bands))
+        } } }
     }
 
     /// Facts that say something first; texts only for who may read contents.

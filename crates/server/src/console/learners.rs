@@ -141,20 +141,7 @@ impl LearnersPage<'_> {
         html! {
             section {
                 h2 #lines { (t("learners.lines")) }
-                @if bands.is_empty() { div.empty { p { (t("learners.no_lines")) } } } @else {
-                    div.scroll tabindex="0" role="region" aria-labelledby="lines" { table.rows.stacks {
-                        thead { tr {
-                            th scope="col" { (t("overview.action")) }
-                            th.number scope="col" { (t("learners.begins")) }
-                            th.number scope="col" { (t("learners.promised")) }
-                            th.number scope="col" { (t("learners.reached")) }
-                            th.number scope="col" { (t("learners.recall")) }
-                            th scope="col" { (t("learners.basis")) }
-                        } }
-                        tbody { @for band in bands { (line(band)) } }
-                    } }
-                    p.dim { (t("learners.lines_help")) }
-                }
+                @if bands.is_empty() { div.empty { p { (t("learners.no_lines")) } } } @else { (lines(bands)) }
             }
         }
     }
@@ -224,6 +211,24 @@ fn share(part: u64, whole: u64) -> Option<f64> {
 
 fn shown_share(share: Option<f64>) -> Markup {
     html! { @match share { Some(share) => { (exact_percent(share)) } None => { span.dim { "–" } } } }
+}
+
+/// Bands with what they promise and what came of it, below a heading `lines`.
+pub(super) fn lines(bands: &[BandJson]) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-labelledby="lines" { table.rows.stacks {
+            thead { tr {
+                th scope="col" { (t("overview.action")) }
+                th.number scope="col" { (t("learners.begins")) }
+                th.number scope="col" { (t("learners.promised")) }
+                th.number scope="col" { (t("learners.reached")) }
+                th.number scope="col" { (t("learners.recall")) }
+                th scope="col" { (t("learners.basis")) }
+            } }
+            tbody { @for band in bands { (line(band)) } }
+        } }
+        p.dim { (t("learners.lines_help")) }
+    }
 }
 
 /// A small share with the digits that it has: promises are of tenths of a per cent.

@@ -19,7 +19,8 @@ Examples:
   tollhouse explain --data ./data --journal s3://bucket/decisions 01hx3k9q7w2rd   Of any node
 
 Facts and readings are as of the decision. A server may run on the directory; only --server then
-shows what classifiers know of the tokens now, and decisions of the last second.")]
+shows what classifiers know of the tokens and where bands begin now, and decisions of the last
+second.")]
 pub(crate) struct ExplainArgs {
     /// Decision id, 13 characters
     #[arg(value_name = "ID")]
@@ -50,6 +51,7 @@ pub(crate) fn run(args: ExplainArgs) -> Result<Exit, CommandError> {
         rendering::limits(&mut out, &explanation)?;
         rendering::models(&mut out, &explanation)?;
         rendering::classifiers(&mut out, &explanation)?;
+        rendering::lines(&mut out, &explanation)?;
         rendering::reputations(&mut out, &explanation.reputations)?;
         rendering::keys(&mut out, &explanation)?;
         rendering::facts(&mut out, &explanation)?;

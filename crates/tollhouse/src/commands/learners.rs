@@ -1,11 +1,12 @@
 //! `tollhouse learners`: lines and what came of their promises, classifiers and what they were taught, models.
 
-use server::api::{BandJson, ClassifierJson, LearnersJson, ModelJson};
+use server::api::{ClassifierJson, LearnersJson, ModelJson};
 
 use crate::clock;
-use crate::console::{BOLD, DIM, Output, PLAIN, TableCell, TextTable, YELLOW, colour, printable};
+use crate::console::{BOLD, DIM, Output, YELLOW, printable};
 use crate::exit::{CommandError, Exit};
 use crate::options::{Backend, EngineOptions, JsonOption, ServerOptions};
+use crate::rendering;
 
 /// Show the bands' promises and outcomes, and what classifiers and models know
 #[derive(clap::Args)]
@@ -58,12 +59,7 @@ fn show(out: &mut Output, known: &LearnersJson) -> Result<(), CommandError> {
         out.line(format_args!("{YELLOW}{}{YELLOW:#}", printable(warning)))?;
     }
     if !known.bands.is_empty() {
-        let mut table = TextTable::default();
-        let heads = ["begins at", "promised", "reached", "caught", "judged good"];
-        let heads = heads.map(|head| TableCell::number(head, DIM));
-        table.row([TableCell::text("line", DIM)].into_iter().chain(heads));
-        known.bands.iter().for_each(|band| table.row(line(band)));
-        out.line(format_args!("\n{table}"))?;
+        out.line(format_args!("\n{}", rendering::bands(&known.bands)))?;
     }
     let curve = &known.calibration;
     let drawn = if curve.drawn { "drawn" } else { "assumed" };
@@ -76,25 +72,6 @@ fn show(out: &mut Output, known: &LearnersJson) -> Result<(), CommandError> {
         show_classifier(out, classifier)?;
     }
     known.models.iter().try_for_each(|model| show_model(out, model))
-}
-
-fn line(band: &BandJson) -> Vec<TableCell> {
-    let share = |share: Option<f64>| {
-        TableCell::number(share.map_or("-".to_owned(), |share| format!("{:.2} %", 100.0 * share)), BOLD)
-    };
-    let promise = band.promise.as_ref();
-    let judged = promise.map_or("-".to_owned(), |promise| match promise.held {
-        true => promise.good.to_string(),
-        false => format!("{} of {}", promise.judged, promise.needed),
-    });
-    vec![
-        TableCell::text(band.action.name(), colour(band.action)),
-        TableCell::number(format_args!("{:.2}", band.at), BOLD),
-        share(promise.map(|promise| promise.false_positives)),
-        share(promise.and_then(|promise| promise.reached)),
-        share(promise.and_then(|promise| promise.recall)),
-        TableCell::number(judged, PLAIN),
-    ]
 }
 
 fn show_classifier(out: &mut Output, classifier: &ClassifierJson) -> Result<(), CommandError> {

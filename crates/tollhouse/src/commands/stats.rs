@@ -32,7 +32,7 @@ Examples:
   tollhouse stats --server http://127.0.0.1:8377 --lookup 192.0.2.7
 
 Values are normalised like those of events. `tollhouse preset show mail` lists the kinds of the
-preset `mail`.")]
+preset `mail`; `tollhouse learners` shows bands, promises and classifiers.")]
 pub(crate) struct StatsArgs {
     /// Kind of key, or name of a distinct count
     #[arg(value_name = "KIND", required_unless_present_any = ["keys", "lookup"])]
