@@ -1,20 +1,20 @@
-//! Access logs as JSON objects, one a line: those of Caddy and Traefik, and nginx's where its `log_format` names members
-//! after its variables.
+//! Access logs as JSON objects, one a line: those of Caddy, Traefik, Envoy and Istio, and nginx's where its `log_format` names
+//! members after its variables.
 //!
-//! | fact | Caddy | Traefik | nginx |
-//! |---|---|---|---|
-//! | time | `ts` | `StartUTC`, `time` | `time_iso8601`, `msec` |
-//! | client | `request.client_ip`, `request.remote_ip` | `ClientHost` | `remote_addr` |
-//! | request | `request.method`, `.uri`, `.proto`, `.host` | `RequestMethod`, `RequestPath`, `RequestProtocol`, `RequestHost` | `request`, or `request_method`, `request_uri`, `server_protocol`; `host` |
-//! | answer | `status`, `size` | `DownstreamStatus`, `DownstreamContentSize` | `status`, `body_bytes_sent` |
-//! | headers | `request.headers` | `request_User-Agent`, `request_Referer` | `http_user_agent`, `http_referer` |
-//! | user | `user_id` | `ClientUsername` | `remote_user` |
+//! | fact | Caddy | Traefik | nginx | Envoy |
+//! |---|---|---|---|---|
+//! | time | `ts` | `StartUTC`, `time` | `time_iso8601`, `msec` | `start_time` |
+//! | client | `request.client_ip`, `request.remote_ip` | `ClientHost` | `remote_addr` | the last of `x_forwarded_for`, `downstream_remote_address` |
+//! | request | `request.method`, `.uri`, `.proto`, `.host` | `RequestMethod`, `RequestPath`, `RequestProtocol`, `RequestHost` | `request`, or `request_method`, `request_uri`, `server_protocol`; `host` | `method`, `path`, `protocol`, `authority` |
+//! | answer | `status`, `size` | `DownstreamStatus`, `DownstreamContentSize` | `status`, `body_bytes_sent` | `response_code`, `bytes_sent` |
+//! | headers | `request.headers` | `request_User-Agent`, `request_Referer` | `http_user_agent`, `http_referer` | `user_agent` |
+//! | user | `user_id` | `ClientUsername` | `remote_user` | |
 //!
 //! What else an object has is passed over; one that names no client's address or no time is no request's, as Caddy logs
 //! other things beside them.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use event::{Event, Time, Type, Value};
 use serde::Deserialize;
@@ -96,6 +96,50 @@ struct JsonLogLine<'l> {
     agent: JsonText<'l>,
     #[serde(borrow, rename = "request_Referer", alias = "http_referer")]
     referer: JsonText<'l>,
+    // Members of their own, as logs of nginx may have the same names beside those that are read.
+    #[serde(borrow)]
+    start_time: Option<JsonScalar<'l>>,
+    #[serde(borrow)]
+    response_code: Option<JsonScalar<'l>>,
+    #[serde(borrow)]
+    bytes_sent: Option<JsonScalar<'l>>,
+    #[serde(borrow, rename = "method")]
+    envoy_method: JsonText<'l>,
+    #[serde(borrow, rename = "path", alias = "x-envoy-origin-path")]
+    envoy_path: JsonText<'l>,
+    #[serde(borrow, rename = "protocol")]
+    envoy_protocol: JsonText<'l>,
+    #[serde(borrow, alias = ":authority")]
+    authority: JsonText<'l>,
+    #[serde(borrow, alias = "user-agent")]
+    user_agent: JsonText<'l>,
+    #[serde(borrow, alias = "x-forwarded-for")]
+    x_forwarded_for: JsonText<'l>,
+    #[serde(borrow)]
+    downstream_remote_address: JsonText<'l>,
+}
+
+impl JsonLogLine<'_> {
+    /// Puts what Envoy wrote in the place of what others call otherwise.
+    fn read_envoy(&mut self) {
+        if self.start_time.is_none() {
+            return;
+        }
+        let forwarded = self.x_forwarded_for.take();
+        let last = forwarded.as_deref().and_then(|text| text.rsplit(',').next()).map(str::trim);
+        let client = last.and_then(|text| text.parse::<IpAddr>().ok()).or_else(|| {
+            let address = self.downstream_remote_address.as_deref()?;
+            address.parse::<SocketAddr>().map(|address| address.ip()).or_else(|_| address.parse()).ok()
+        });
+        self.client = client.map(|client| Cow::Owned(client.to_string()));
+        self.status = self.response_code.take();
+        self.size = self.bytes_sent.take();
+        self.method = self.envoy_method.take();
+        self.uri = self.envoy_path.take();
+        self.proto = self.envoy_protocol.take();
+        self.host = self.authority.take();
+        self.agent = self.user_agent.take();
+    }
 }
 
 /// Caddy's request, or nginx's request line.
@@ -140,12 +184,13 @@ struct JsonRequestHeaders<'l> {
 pub(crate) fn event(line: &[u8]) -> Result<Event, AccessLogError> {
     // nginx writes bytes beyond ASCII as they came, and what is no UTF-8 is no JSON.
     let text = escaped(line);
-    let line: JsonLogLine<'_> = serde_json::from_str(&text).map_err(|error| AccessLogError {
+    let mut line: JsonLogLine<'_> = serde_json::from_str(&text).map_err(|error| AccessLogError {
         at: place(&error, &text, line),
         expected: "a JSON object of an access log",
     })?;
+    line.read_envoy();
     let mut event = Event::default();
-    let times = [&line.ts, &line.start_utc, &line.time_iso8601, &line.msec, &line.time];
+    let times = [&line.ts, &line.start_time, &line.start_utc, &line.time_iso8601, &line.msec, &line.time];
     event.time = times.into_iter().flatten().find_map(JsonScalar::time);
     if event.time.is_none() {
         return Err(AccessLogError { at: 0, expected: "a member with the time, such as `ts`" });
@@ -257,6 +302,27 @@ mod tests {
                 ("http.status", "200"),
                 ("http.bytes", "5"),
             ],
+        );
+        check(
+            r#"{"start_time":"2026-05-17T10:00:00.123Z","method":"GET","path":"/a?b","protocol":"HTTP/2","response_code":404,"bytes_sent":5,"x_forwarded_for":"198.51.100.9, 192.0.2.7","user_agent":"x","authority":"A.example:443","downstream_remote_address":"10.0.0.1:4711","response_flags":"-"}"#,
+            &[
+                ("time", "2026-05-17T10:00:00.123Z"),
+                ("client.ip", "192.0.2.7"),
+                ("http.host", "a.example"),
+                ("http.path", "/a"),
+                ("http.status", "404"),
+                ("http.bytes", "5"),
+                ("http.agent", "x"),
+            ],
+        );
+        check(
+            r#"{"start_time":"2026-05-17T10:00:00Z","method":"GET","path":"/","protocol":"HTTP/1.1","response_code":200,"x_forwarded_for":null,"downstream_remote_address":"[2001:db8::1]:4711"}"#,
+            &[("client.ip", "2001:db8::1"), ("http.status", "200")],
+        );
+        // nginx may name members as Envoy does, beside those that are read.
+        check(
+            r#"{"msec":"1","remote_addr":"192.0.2.7","request":"GET /a HTTP/1.1","method":"GET","path":"/b","bytes_sent":"9","body_bytes_sent":"5","user_agent":"y","http_user_agent":"x"}"#,
+            &[("http.path", "/a"), ("http.bytes", "5"), ("http.agent", "x")],
         );
         check(
             r#"{"ts":1,"request":{"remote_ip":"192.0.2.7","method":"","uri":"","proto":""}}"#,
