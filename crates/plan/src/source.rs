@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use event::Span;
 use judge::{Network, Networks};
 use logs::csv::{CSV_COLUMNS_MAX, CsvColumns};
-use logs::log_stream::zone;
+use logs::log_stream::{LogEnvelope, zone};
 use sources::file_follower::FileStart;
 use sources::journal_follower::{JournalSelection, UNIT_BYTES_MAX, UNITS_MAX};
 use sources::path_pattern::PathPattern;
@@ -36,6 +36,8 @@ pub struct SourcePlan {
     pub csv: Option<CsvColumns>,
     /// The zone of dates that name none, in place of that of the pipeline.
     pub zone: Option<String>,
+    /// The envelope of lines that a pipeline's patterns read, in place of that of the pipeline.
+    pub envelope: Option<LogEnvelope>,
     /// Parsers and scenarios of CrowdSec that lines go through, if they do.
     pub crowdsec: Option<CrowdsecPlan>,
 }
@@ -166,8 +168,9 @@ pub(super) fn compile(
         let zone = checked_zone(&view, problems);
         let Some((pipeline, reads)) = pipeline(&view, drafts, problems) else { continue };
         let csv = csv(&view, reads, problems);
+        let envelope = envelope(&view, reads, problems);
         let crowdsec = crowdsec(&view, reads, csv.is_some(), problems);
-        found.push(SourcePlan { name: name.to_owned(), input, pipeline, csv, zone, crowdsec });
+        found.push(SourcePlan { name: name.to_owned(), input, pipeline, csv, zone, envelope, crowdsec });
     }
     found
 }
@@ -283,6 +286,21 @@ fn checked_zone(view: &ConfigView<'_>, problems: &mut ConfigProblems) -> Option<
         problems.add(view.origin("zone"), format!("there is no time zone `{name}`"), Some(help));
     }
     Some(name.to_owned())
+}
+
+/// The envelope of lines that patterns read.
+fn envelope(
+    view: &ConfigView<'_>,
+    reads: PipelineInput,
+    problems: &mut ConfigProblems,
+) -> Option<LogEnvelope> {
+    let envelope = view.str("envelope").and_then(LogEnvelope::named)?;
+    if reads != PipelineInput::Log {
+        let help = "leave it out: access logs in containers are known by themselves".to_owned();
+        let what = "`envelope` is for a pipeline with `input = \"log\"`";
+        problems.add(view.origin("envelope"), what, Some(help));
+    }
+    Some(envelope)
 }
 
 /// The columns of comma-separated values.
@@ -435,6 +453,7 @@ mod tests {
         check("files = ['/a/**/b']", "`**` is not known");
         check("files = ['/a']\nrate_max = 5", "`rate_max` does nothing where there is no `syslog`");
         check("files = ['/a']\nzone = 'Nowhere/X'", "there is no time zone");
+        check("files = ['/a']\nenvelope = 'docker'", "`envelope` is for a pipeline with `input = \"log\"`");
         check("files = ['/a']\nformat = 'csv'", "`csv` makes events with fields");
         check("files = ['/a']\ncolumns = ['a']", "`columns` is for `csv` alone");
         check("files = ['/a']\npipeline = 'other'", "no pipeline that reads lines is called `other`");

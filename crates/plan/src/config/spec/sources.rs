@@ -87,6 +87,13 @@ pub(super) const SOURCE: Section = Section {
             machine's",
         ),
         setting(
+            "envelope",
+            SettingType::Choice(&logs::log_stream::LogEnvelope::NAMES),
+            None,
+            "Wrapping of lines for `input = \"log\"`, instead of `[log]`'s: `docker` or `cri` for containers. \
+            Default: that of `journald` and `syslog`, else `[log]`'s",
+        ),
+        setting(
             "start",
             SettingType::Choice(&["beginning", "end"]),
             Some("\"beginning\""),

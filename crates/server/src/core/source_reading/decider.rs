@@ -185,7 +185,9 @@ fn reader(plan: &SourcePlan, pipeline: &Pipeline) -> Result<SourceLineReader, St
         (None, PipelineInput::Log, Some(settings)) => {
             let mut settings: LogSettings = settings.clone();
             settings.zone = plan.zone.clone().or(settings.zone);
-            if settings.envelope == LogEnvelope::Lines {
+            if let Some(envelope) = plan.envelope {
+                settings.envelope = envelope;
+            } else if settings.envelope == LogEnvelope::Lines {
                 settings.envelope = match plan.input {
                     SourceInput::Journal(_) => LogEnvelope::Journal,
                     SourceInput::Syslog(_) => LogEnvelope::Syslog,
