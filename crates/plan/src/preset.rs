@@ -34,6 +34,52 @@ pub static ALL: &[Preset] = &[
     },
 ];
 
+/// A preset of a program's log, by the file of its name.
+macro_rules! log_preset {
+    ($name:literal) => {
+        Preset {
+            name: $name,
+            extends: Some("log"),
+            text: include_str!(concat!("../../../presets/logs/", $name, ".toml")),
+        }
+    };
+}
+
+/// Presets of logs: what they have in common, and those of programs by what their logs say.
+pub static LOGS: &[Preset] = &[
+    Preset { name: "log", extends: None, text: include_str!("../../../presets/logs/log.toml") },
+    log_preset!("sshd"),
+    log_preset!("pam"),
+    log_preset!("sudo"),
+    log_preset!("postfix"),
+    log_preset!("dovecot"),
+    log_preset!("exim"),
+    log_preset!("nginx-error"),
+    log_preset!("nginx-mail"),
+    log_preset!("apache-error"),
+    log_preset!("modsecurity"),
+    log_preset!("vsftpd"),
+    log_preset!("proftpd"),
+    log_preset!("mysql"),
+    log_preset!("postgresql"),
+    log_preset!("mongodb"),
+    log_preset!("redis"),
+    log_preset!("asterisk"),
+    log_preset!("openvpn"),
+    log_preset!("wireguard"),
+    log_preset!("nextcloud"),
+    log_preset!("vaultwarden"),
+    log_preset!("gitea"),
+    log_preset!("gitlab"),
+    log_preset!("grafana"),
+    log_preset!("keycloak"),
+    log_preset!("home-assistant"),
+    log_preset!("proxmox"),
+    log_preset!("suricata"),
+    log_preset!("netfilter"),
+    log_preset!("windows"),
+];
+
 /// Presets that go together, and what the main file of a data directory says beside them.
 #[derive(Debug)]
 pub struct PresetBundle {
@@ -106,7 +152,12 @@ pub fn module(name: &str) -> Option<&'static Preset> {
 
 /// The preset of this name.
 pub fn find(name: &str) -> Option<&'static Preset> {
-    ALL.iter().find(|preset| preset.name == name)
+    pipelines().find(|preset| preset.name == name)
+}
+
+/// All presets that a pipeline can extend.
+pub fn pipelines() -> impl Iterator<Item = &'static Preset> + Clone {
+    ALL.iter().chain(LOGS)
 }
 
 impl Preset {
@@ -121,6 +172,13 @@ impl Preset {
         self.extends.and_then(find).into_iter().chain([self]).collect()
     }
 
+    /// Returns the source of the main file that the comment at the top of a log's preset shows.
+    pub fn source(&self) -> String {
+        let comment = self.text.lines().map_while(|line| line.strip_prefix('#'));
+        let source = comment.skip_while(|line| line.trim() != "[[source]]");
+        source.flat_map(|line| [line.strip_prefix(' ').unwrap_or(line), "\n"]).collect()
+    }
+
     /// The comment that opens the file: what it is for, in one line.
     pub fn summary(&self) -> &'static str {
         self.text.lines().next().unwrap_or_default().trim_start_matches(['#', ' '])
@@ -133,7 +191,7 @@ mod tests {
 
     #[test]
     fn presets_extend_what_they_say() {
-        for preset in ALL {
+        for preset in pipelines() {
             let said = preset.text.lines().find_map(|line| line.strip_prefix("preset = "));
             assert_eq!(said.map(|name| name.trim_matches('"')), preset.extends, "{}", preset.name);
             // One is extended at most, so that this ends.

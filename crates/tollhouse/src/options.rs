@@ -480,7 +480,7 @@ impl Backend {
 /// The preset of a name, for flags.
 pub(crate) fn preset_named(name: &str) -> Result<&'static Preset, String> {
     preset::find(name).ok_or_else(|| {
-        let names: Vec<&str> = preset::ALL.iter().map(|preset| preset.name).collect();
+        let names: Vec<&str> = preset::pipelines().map(|preset| preset.name).collect();
         format!("expected one of: {}", names.join(", "))
     })
 }

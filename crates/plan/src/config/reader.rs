@@ -205,7 +205,7 @@ fn of_files(source: &Arc<ConfigSource>, main: bool, problems: &mut ConfigProblem
                 }
             }
             None => {
-                let names = preset::ALL.iter().map(|preset| preset.name);
+                let names = preset::pipelines().map(|preset| preset.name);
                 problems.add(origin, format!("there is no preset `{name}`"), Some(expected(name, names)));
                 broken = true;
             }

@@ -17,13 +17,14 @@ Examples:
   tollhouse init --data ./data                              For mail
   tollhouse init --preset mail --preset web --data ./data   For mail and web events
   tollhouse init --preset site --data ./data                For a site behind a proxy: web and gate
+  tollhouse init --preset sshd,postfix --data ./data        For logs, which `serve` then reads
   tollhouse init --secret-only --data /var/lib/tollhouse    For packages: no configuration
 
 The secret, readable by you only, keys every stored hash. Without it nothing counted can be read:
 keep a copy in a safe place.")]
 pub(crate) struct InitArgs {
-    /// Preset of a pipeline; the first is the default pipeline
-    #[arg(long = "preset", value_name = "NAME", default_value = "mail", value_parser = choice)]
+    /// Presets of pipelines; the first is the default pipeline
+    #[arg(long = "preset", value_name = "NAME", default_value = "mail", value_delimiter = ',', value_parser = choice)]
     presets: Vec<PresetChoice>,
     /// Create only a missing secret, for a configuration elsewhere that `serve` gets by `--config`
     #[arg(long, conflicts_with = "presets")]
@@ -78,6 +79,11 @@ pub(crate) fn run(args: InitArgs) -> Result<Exit, CommandError> {
     for (preset, more) in chosen {
         if presets.iter().any(|(other, _)| other.name == preset.name) {
             return Err(CommandError::new(format_args!("--preset {} is given twice", preset.name)));
+        }
+        let source = preset.source();
+        if !source.is_empty() {
+            settings += "\n";
+            settings += &source;
         }
         presets.push((preset, more));
     }

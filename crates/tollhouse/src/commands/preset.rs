@@ -48,7 +48,7 @@ pub(crate) fn run(args: PresetArgs) -> Result<Exit, CommandError> {
     match args.command {
         PresetCommand::List(json) => {
             let mut out = Output::new(json.json);
-            for preset in preset::ALL.iter().chain(preset::MODULES).chain(preset::LISTS) {
+            for preset in preset::pipelines().chain(preset::MODULES).chain(preset::LISTS) {
                 let (name, summary) = (preset.name, preset.summary());
                 if out.is_json() {
                     out.json(&PresetLine { name, summary })?;

@@ -52,6 +52,7 @@ fn the_guides_settings_are_taken() {
         ("authentication.md", include_str!("../../../../docs/guides/authentication.md")),
         ("sinks.md", include_str!("../../../../docs/guides/sinks.md")),
         ("tls.md", include_str!("../../../../docs/operating/tls.md")),
+        ("program-logs.md", include_str!("../../../../docs/guides/program-logs.md")),
         ("personal-data.md", include_str!("../../../../docs/operating/personal-data.md")),
     ];
     for (name, guide) in guides {

@@ -147,6 +147,65 @@ fn a_burst_in_one_chunk_is_one_ban() {
 }
 
 #[test]
+fn presets_of_programs_ban_whom_their_logs_report() {
+    let data = Data::new(&["sshd,nginx-error"]);
+    let config = data.path().join("tollhouse.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    let (ssh, web) = (data.path().join("auth.log"), data.path().join("error.log"));
+    let written = text
+        .replace("journald = { units = [\"ssh\", \"sshd\"] }", &format!("files = [\"{}\"]", ssh.display()))
+        .replace("/var/log/nginx/*error.log", &web.display().to_string())
+        .replace("pipeline = \"nginx-error\"", "pipeline = \"nginx-error\"\nzone = \"UTC\"");
+    assert_eq!(written.matches(&data.path().display().to_string()).count(), 2, "{text}");
+    fs::write(&config, written).unwrap();
+    data.run(&["config", "check", "--strict"], "").expect(0);
+    fs::write(&ssh, "").unwrap();
+    fs::write(&web, "").unwrap();
+    let server = Server::start(&data.path(), &[]);
+    let append = |path: &Path, text: &str| {
+        fs::OpenOptions::new().append(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
+    };
+    let failed =
+        |user: &str, ip: &str| line(&format!("sshd[7]: Failed password for {user} from {ip} port 22 ssh2"));
+    let source = |name: &str| {
+        let mut answer = ureq::get(format!("{}/v1/sources", server.url)).call().unwrap();
+        let answer: Value = serde_json::from_str(&answer.body_mut().read_to_string().unwrap()).unwrap();
+        let mut sources = answer["sources"].as_array().unwrap().iter();
+        sources.find(|source| source["name"] == name).unwrap().clone()
+    };
+    let lines = |name: &str| source(name)["lines"].as_u64().unwrap();
+    // They begin with what comes after they have opened their files.
+    wait_until("the sources", || ["sshd", "nginx-error"].iter().all(|name| source(name)["files"] == 1));
+    append(&ssh, &line("sshd[7]: Accepted password for ann from 192.0.2.2 port 22 ssh2"));
+    wait_until("the log-in", || lines("sshd") == 1);
+    append(
+        &ssh,
+        &[
+            failed("root", "192.0.2.1").repeat(4),
+            // Somebody logged in from there before.
+            failed("ann", "192.0.2.2").repeat(9),
+            // Each address of a /64 is the same client's.
+            (1..=5).map(|number| failed("root", &format!("2001:db8:0:7::{number}"))).collect(),
+            failed("x from 192.0.2.9 port 1 ssh2", "192.0.2.3").repeat(4),
+            // What is long over bans nobody.
+            "2020-01-01T00:00:00Z host sshd[7]: Failed password for root from 192.0.2.4 port 22 ssh2\n"
+                .repeat(9),
+        ]
+        .concat(),
+    );
+    wait_until("the failures", || lines("sshd") == 32);
+    wait_until("the first ban", || banned(&server) == ["2001:db8:0:7::/64"]);
+    append(&ssh, &failed("root", "192.0.2.1"));
+    wait_until("the second ban", || banned(&server) == ["192.0.2.1/32", "2001:db8:0:7::/64"]);
+    let date = now()[..19].replace('-', "/").replace('T', " ");
+    let refused = format!(
+        "{date} [error] 7#7: *1 limiting requests, excess: 5.1 by zone \"one\", client: 192.0.2.5, server: x, request: \"GET / HTTP/1.1\"\n"
+    );
+    append(&web, &refused.repeat(10));
+    wait_until("the third ban", || banned(&server).contains(&"192.0.2.5/32".to_owned()));
+}
+
+#[test]
 fn debians_jails_become_pipelines_that_are_taken() {
     let unpacked = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("mail-clients/etc/fail2ban");
     let candidates = [unpacked, PathBuf::from("/etc/fail2ban")];
