@@ -316,6 +316,7 @@ fn a_name_counts_as_the_module_that_defines_it() {
         module: module.iter().map(|&name| name.to_owned()).collect(),
         path: String::new(),
         items: syn::parse_file(text).unwrap().items,
+        attributes: Vec::new(),
     };
     let sources = [
         source(&[], "pub use parts::Wheel; mod parts; mod road;"),

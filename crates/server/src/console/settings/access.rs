@@ -8,9 +8,8 @@ use serde::Deserialize;
 
 use super::SettingsTab;
 use crate::api::{SessionJson, TokenJson};
-use crate::console::bans::done;
 use crate::console::format::{CELL, distance, number, plain, time, value};
-use crate::console::frame::{redirect, secret};
+use crate::console::frame::{done, redirect, secret};
 use crate::console::texts::{fill, t};
 use crate::console::visit::{ConsoleForm, ConsoleVisit, PageFailure};
 use crate::core::viewer::{Viewer, ViewerRight};

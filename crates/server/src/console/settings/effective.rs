@@ -7,9 +7,8 @@ use serde::Deserialize;
 
 use super::SettingsTab;
 use crate::api::{NotificationJson, SettingJson};
-use crate::console::bans::done;
 use crate::console::format::{CELL, bytes, length, number, plain, value};
-use crate::console::frame::{redirect, secret};
+use crate::console::frame::{done, redirect, secret};
 use crate::console::texts::{fill, t};
 use crate::console::visit::{ConsoleForm, ConsoleVisit, PageFailure};
 use crate::core::viewer::ViewerRight;

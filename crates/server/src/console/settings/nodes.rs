@@ -8,9 +8,8 @@ use serde::Deserialize;
 
 use super::SettingsTab;
 use crate::api::NodeJson;
-use crate::console::bans::done;
 use crate::console::format::{CELL, distance, length, number, plain, value};
-use crate::console::frame::{redirect, secret};
+use crate::console::frame::{done, redirect, secret};
 use crate::console::texts::{fill, t, word};
 use crate::console::visit::{ConsoleForm, ConsoleVisit, PageFailure};
 use crate::core::viewer::{Viewer, ViewerRight};

@@ -8,9 +8,8 @@ use serde::Deserialize;
 
 use super::SettingsTab;
 use crate::api::KeptSnapshotJson;
-use crate::console::bans::done;
 use crate::console::format::{CELL, bytes, number, time, value};
-use crate::console::frame::{redirect, secret};
+use crate::console::frame::{done, redirect, secret};
 use crate::console::texts::t;
 use crate::console::visit::{ConsoleForm, ConsoleVisit, PageFailure};
 use crate::core::viewer::ViewerRight;

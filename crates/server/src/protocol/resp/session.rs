@@ -21,7 +21,7 @@ use tokio::time::timeout;
 
 use super::RespContext;
 use super::answer::{ReplyBuffer, quoted};
-use super::codec::{RespCommand, RespLimits};
+use super::codec::{RespCommand, RespLimits, integer};
 use super::combining::{TAKES_MAX, TakeBatchSlot};
 use super::engine_call::{BUSY, in_time};
 use super::table::{self, CommandName};
