@@ -302,12 +302,14 @@ mod tests {
         #[test]
         fn whatever_is_seen_scores_stay_within_bounds(
             has in prop::collection::vec(-20.0f64..20.0, 1..6),
-            events in prop::collection::vec((any::<bool>(), -1e6f64..1e6, prop::collection::vec((0usize..8, 0.0f32..=1.0), 0..5)), 0..60),
+            events in prop::collection::vec((any::<bool>(), prop::collection::vec((0usize..8, 0.0f32..=1.0), 0..5)), 0..60),
+            bounds in prop::option::of((-30.0f64..=0.0, 0.0f64..30.0)),
             prior in 0.0f64..50.0,
         ) {
             let examples: Vec<FitExample> =
-                events.into_iter().map(|(is_bad, rest, shares)| FitExample { is_bad, rest, shares }).collect();
-            let fitted = fit_scores(&has, &examples, &FitTerms { prior, ..FitTerms::default() });
+                events.into_iter().map(|(is_bad, shares)| FitExample { is_bad, shares }).collect();
+            let rules = bounds.map_or_else(|| free(&has), |bounds| grouped(&has, bounds));
+            let fitted = fit_scores(&rules, &examples, &FitTerms { prior, ..FitTerms::default() });
             for (score, has) in fitted.iter().zip(&has) {
                 prop_assert!(score.is_finite() && score * has >= 0.0 && score.abs() <= has.abs().max(8.0) + 0.01, "{} {}", score, has);
             }
