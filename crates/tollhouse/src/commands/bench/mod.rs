@@ -25,11 +25,12 @@ use plan::preset;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use super::replay::{BATCH, each_batch};
+use super::replay::each_batch;
 use crate::client::{ApiClient, CallError, LineFormat};
 use crate::console::{DIM, Output, Progress, say};
 use crate::corpora;
 use crate::exit::{CommandError, Exit};
+use crate::input::line_batch::BATCH;
 use crate::input::messages::{EnvelopeOption, InputMessage, InputMessageIter};
 use crate::message_reader::{MessageOptions, ThreadsOption, each_message, message_pipeline};
 use crate::options::{EngineOptions, JsonOption, LocalEngine};

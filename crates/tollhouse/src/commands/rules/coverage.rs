@@ -15,9 +15,10 @@ use serde::Serialize;
 
 use crate::client::LineFormat;
 use crate::commands::config::checked;
-use crate::commands::replay::{self, BATCH, ReplayFormat, each_batch};
+use crate::commands::replay::{self, ReplayFormat, each_batch};
 use crate::console::{BOLD, DIM, Output, PLAIN, Progress, TableCell, TextTable, YELLOW, cut, say};
 use crate::exit::{CommandError, Exit};
+use crate::input::line_batch::BATCH;
 use crate::input::messages::{EnvelopeOption, InputMessageIter, count_files};
 use crate::interrupt::Interrupt;
 use crate::losses::say_losses;
