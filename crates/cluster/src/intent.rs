@@ -18,7 +18,7 @@ pub(crate) enum MarkStatus {
     Had(ClaimToken),
     /// Another was.
     Refused(ClaimToken),
-    /// It is not known whether the request counts: the cluster has not said whose the mark is, or whether something that
+    /// Nobody knows whether the request counts: the cluster has not said whose the mark is, or whether something that
     /// the request adds to an exact limit was added.
     Unknown,
 }

@@ -204,7 +204,7 @@ mod tests {
         FitRules { rules: scores.iter().map(rule).collect(), bounds: Vec::new() }
     }
 
-    /// The same rules in one group with these bounds.
+    /// Rules with these scores in one group with these bounds.
     fn grouped(scores: &[f64], bounds: (f64, f64)) -> FitRules {
         let mut rules = free(scores);
         rules.rules.iter_mut().for_each(|rule| rule.group = Some(0));

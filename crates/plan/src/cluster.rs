@@ -54,7 +54,7 @@ pub struct ClusterPlan {
 /// The shards that must be away for a node to take no requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnreadyShards {
-    /// It takes requests without any: by `on_error`, and by what it knows itself.
+    /// Requests are taken without any: by `on_error`, and by what it knows itself.
     Never,
     /// One of them.
     Some,

@@ -41,7 +41,7 @@ struct OverlaidKind {
 /// The additions to one key.
 #[derive(Debug, Default)]
 struct OverlaidCell {
-    /// Those that are in no cell yet: most keys are not asked for again.
+    /// Additions that are in no cell yet: most keys are not asked for again.
     waiting: SmallVec<[(Time, Addition); 1]>,
     words: Vec<u64>,
 }
@@ -191,7 +191,7 @@ mod tests {
     use crate::random::Random;
     use crate::{AggregateColumn, AggregateLayout, AggregateValue, DecayWeight, Measure, Tier};
 
-    /// What one cell has seen, two cells have, and their readings say so together, at any time from the last event on.
+    /// Two cells have what one cell has seen, and their readings say so together, at any time from the last event on.
     #[test]
     fn readings_of_two_cells_are_the_reading_of_one() {
         let tiers =

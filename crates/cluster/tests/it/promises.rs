@@ -480,7 +480,7 @@ fn requests_of_a_batch_fail_one_by_one_and_count_once() {
     }
 }
 
-/// What is given back to an exact limit fails alone, too.
+/// A refund of an exact limit fails alone, too.
 #[test]
 fn a_refund_whose_shard_is_away_fails_alone() {
     let world = World::new();

@@ -93,7 +93,7 @@ pub enum ScoreFitError {
         /// Bad events.
         bad: usize,
     },
-    /// What is to stay is no rule and no group.
+    /// The name of what is to stay is no rule and no group.
     #[error("`{pipeline}` has no rule and no group `{name}`")]
     UnknownRule {
         /// The pipeline.

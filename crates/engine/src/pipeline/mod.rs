@@ -300,7 +300,7 @@ impl Engine {
 #[derive(Default)]
 pub(crate) struct PendingEffects {
     adds: Vec<ObserveRequest>,
-    /// The same, for later events of the batch to be judged by.
+    /// The additions, for later events of the batch to be judged by.
     overlay: AdditionOverlay,
     bans: Vec<ban_list::NewBan>,
     training_examples: Vec<trainer::AutoTrainingExample>,

@@ -35,9 +35,9 @@ pub(crate) struct ObservedEvent<'a> {
     readings: Readings<'a>,
     /// An event of this id had been counted before; this one added nothing.
     pub(crate) duplicate: bool,
-    /// It is not known to be counted.
+    /// True if it is not known to be counted.
     pub(crate) uncounted: bool,
-    /// Something that was asked of the ledger is missing, though perhaps not all.
+    /// True if something that was asked of the ledger is missing, though perhaps not all.
     pub(crate) is_blind: bool,
 }
 

@@ -74,7 +74,7 @@ name = "odd"
 of = "tag"
 keep = "7d"
 [[label]]
-name = "pair"
+name = "paired"
 of = "pair"
 keep = "7d"
 
@@ -138,7 +138,7 @@ const CONDITIONS: [&str; 20] = [
     "!ip.marked('scanner')",
     "user.marked('locked')",
     "tag.marked('odd')",
-    "!pair.marked('pair')",
+    "!pair.marked('paired')",
     "karma.sum() < -8",
     "karma.count() >= 2",
     "karma.min() < -4 || karma.max() > 2",
@@ -152,7 +152,7 @@ const EFFECTS: [&str; 11] = [
     "mark ip as 'scanner' for 2h",
     "mark user as 'locked' for 5m to 10m",
     "mark tag as 'odd' for 1h",
-    "mark pair as 'pair' for 1m",
+    "mark pair as 'paired' for 1m",
     "add ip.caught",
     "add ip.caught by 2",
     "add user.caught by 3",
@@ -233,8 +233,8 @@ fn a_batch_is_judged_as_its_events_one_by_one() {
     assert!(fired > 10_000 && rejected > 1_000, "{fired} reasons, {rejected} rejected");
 }
 
-/// Who fails three times is banned, for longer each time, and who was banned five times is banned everywhere: as jails of
-/// fail2ban say it.
+/// Jails as of fail2ban: an address that fails three times is banned, for longer each time, and one that was banned five times is
+/// banned everywhere.
 const JAIL: &str = r#"
 [[kind]]
 name = "jail"

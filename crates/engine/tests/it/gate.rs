@@ -67,7 +67,7 @@ struct Course {
     /// Addresses and programs that mean no harm, and those of them that were asked, with the first reasons.
     honest: BTreeSet<(String, String)>,
     asked: BTreeMap<(String, String), String>,
-    /// Their requests that were rejected.
+    /// Honest requests that were rejected.
     rejected: Vec<String>,
     /// Requests of attackers, and those that were let through.
     attacks: usize,
@@ -307,15 +307,13 @@ fn attacks_in_the_log_are_answered_at_interfaces() {
         let (action, rules) = pair.gate(&event(2, &ip, request, 200, "-"));
         assert_eq!((action, rules), (Action::Challenge, vec!["GATE_HOSTILE".to_owned()]), "{request}");
     }
-    for (request, status) in [
-        ("POST /xmlrpc.php?for=jetpack&n={n}", 200),
-        ("GET /u/r{n}.git/info/refs?service=git-receive-pack", 401),
+    for (ip, request, status) in [
+        ("203.0.113.200", "POST /xmlrpc.php?for=jetpack&n={n}", 200),
+        ("203.0.113.201", "GET /u/r{n}.git/info/refs?service=git-receive-pack", 401),
     ] {
-        let ip = format!("203.0.113.{status}");
         let mut passed = 0;
         for turn in 0..100 {
-            let guess =
-                event(turn * 4, &ip, &request.replace("{n}", &turn.to_string()), status, "git/2.43.0");
+            let guess = event(turn * 4, ip, &request.replace("{n}", &turn.to_string()), status, "git/2.43.0");
             if pair.gate(&guess).0 == Action::Accept {
                 passed += 1;
                 pair.decide(&pair.web, guess.clone(), guess.time.unwrap());

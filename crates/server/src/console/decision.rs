@@ -21,7 +21,7 @@ use super::frame::{ConsoleSection, redirect, secret};
 use super::keys::ban_form;
 use super::texts::{counted, fill, t, word};
 use super::visit::{ConsoleForm, ConsoleVisit, PageFailure};
-use super::{allow_list, learners, similar};
+use super::{allow_list, band_table, similar};
 use crate::api::{BandJson, ExplanationJson, KeyReadingJson, PipelineJson, ReasonJson, TimelineJson};
 use crate::core::viewer::ViewerRight;
 use crate::protocol::http::statistics::{self, TimelineParams};
@@ -463,7 +463,7 @@ impl DecisionPage<'_> {
     fn promises(&self) -> Markup {
         html! { @if !self.of.bands.is_empty() { section {
             h2 #lines { (t("decision.lines")) }
-            (learners::lines(&self.of.bands))
+            (band_table::lines(&self.of.bands))
         } } }
     }
 

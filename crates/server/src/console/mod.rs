@@ -15,6 +15,7 @@ mod alike;
 mod allow_list;
 mod assets;
 mod ban_import;
+mod band_table;
 mod bans;
 mod charts;
 mod common;
