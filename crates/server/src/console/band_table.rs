@@ -60,3 +60,17 @@ fn line(band: &BandJson) -> Markup {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_shares_keep_their_digits() {
+        let check = |share: f64, expected: &str| assert_eq!(exact_percent(share), expected, "{share}");
+        check(0.005, "0.5 %");
+        check(0.0, "0.0 %");
+        check(0.0125, "1.25 %");
+        check(0.5, "50 %");
+    }
+}

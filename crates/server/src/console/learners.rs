@@ -25,8 +25,8 @@ use super::texts::{counted, fill, t, word};
 use super::upload::UploadForm;
 use super::visit::{ConsoleVisit, PageFailure};
 use crate::api::{
-    BandJson, ClassifierJson, DecisionStatisticsJson, JudgedCountsJson, LearnersJson, LessonCountsJson,
-    ModelJson, MovedLineJson, PipelineJson, ProbabilityBinJson, ScoreBinJson,
+    ClassifierJson, DecisionStatisticsJson, JudgedCountsJson, LearnersJson, LessonCountsJson, ModelJson,
+    MovedLineJson, PipelineJson, ProbabilityBinJson, ScoreBinJson,
 };
 use crate::core::grant::note;
 use crate::core::problem::{HttpFailure, INVALID_BODY};
@@ -557,10 +557,5 @@ mod tests {
         let found: Vec<_> = found.iter().map(|point| (point.from, point.good, point.bad)).collect();
         assert_eq!(found, [(4.5, 1, 2), (0.0, 4, 3), (-1.0, 9, 3)]);
         assert_eq!((share(1, 0), share(1, 4)), (None, Some(0.25)));
-        let check = |share: f64, expected: &str| assert_eq!(exact_percent(share), expected, "{share}");
-        check(0.005, "0.5 %");
-        check(0.0, "0.0 %");
-        check(0.0125, "1.25 %");
-        check(0.5, "50 %");
     }
 }
