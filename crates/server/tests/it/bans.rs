@@ -426,7 +426,7 @@ fn many_bans_are_sent_page_by_page() {
         let text =
             json!({"put": {"id": number, "pipeline": "web", "kind": "ip", "scope": "Ip", "label": "scanner",
             "decision": "ban", "value": value.to_string(), "by": "R",
-            "until": crate::harness::NOW.0 + 3_600_000_000i64}})
+            "since": crate::harness::NOW.0, "until": crate::harness::NOW.0 + 3_600_000_000i64}})
             .to_string();
         format!("{text}\t{:08x}\n", crc32fast::hash(text.as_bytes()))
     };
