@@ -116,9 +116,22 @@ fn one_by_one(engine: &Engine, events: &[(Event, Time)]) -> Vec<Decision> {
     events.chunks(1).flat_map(|event| together(engine, event)).collect()
 }
 
+/// A text with its numbers to nine places: decayed sums are added up in another order.
+fn rounded(text: &str) -> String {
+    let round = |word: &str| {
+        let number = word.trim_end_matches([',', ';']);
+        match number.parse::<f64>() {
+            Ok(value) => format!("{value:.9}{}", &word[number.len()..]),
+            Err(_) => word.to_owned(),
+        }
+    };
+    text.split(' ').map(round).collect::<Vec<_>>().join(" ")
+}
+
 /// The action, and each reason with the values that the rule saw.
 fn told(decision: &Decision) -> (String, Vec<String>) {
-    let reasons = decision.verdict.reasons.iter().map(|reason| format!("{}: {}", reason.rule, reason.detail));
+    let reasons = decision.verdict.reasons.iter();
+    let reasons = reasons.map(|reason| format!("{}: {}", reason.rule, rounded(&reason.detail)));
     (format!("{:?}", decision.verdict.action), reasons.collect())
 }
 

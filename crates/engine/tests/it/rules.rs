@@ -353,10 +353,15 @@ fn the_documented_configurations_compile() {
     assert!(blocks.len() >= 6, "{}", blocks.len());
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("drop.txt"), "192.0.2.0/24\n").unwrap();
+    // Those with fields of their own are whole.
+    let (whole, parts): (Vec<&str>, Vec<&str>) = blocks.iter().partition(|block| block.contains("[[field]]"));
+    assert_eq!(whole.len(), 1, "{whole:?}");
     // Each stands by itself, and all of them beside each other.
-    for text in blocks.iter().map(|block| (*block).to_owned()).chain([blocks.join("\n")]) {
+    let parts = parts.iter().map(|part| (*part).to_owned()).chain([parts.join("\n")]);
+    let parts = parts.map(|part| format!("{SHOP}\n{part}"));
+    for text in parts.chain(whole.into_iter().map(str::to_owned)) {
         let path = folder.path().join("main.toml");
-        std::fs::write(&path, format!("{SHOP}\n{text}")).unwrap();
+        std::fs::write(&path, &text).unwrap();
         let plan = Plan::compile(&Config::load(&path, &Overrides::default()));
         let plan = plan.unwrap_or_else(|problems| panic!("{text}\n{problems}"));
         assert!(plan.warnings.is_empty(), "{text}\n{}", plan.warnings);

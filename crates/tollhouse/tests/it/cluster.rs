@@ -1059,10 +1059,9 @@ fn a_mail_report_reaches_the_decision_of_another_node_once() {
     let port = crate::ports::free_port();
     let listener =
         format!("[[listener]]\nname = \"spamc\"\nprotocol = \"spamc\"\nlisten = \"127.0.0.1:{port}\"\n");
+    let first = node_data("mail", &address, None, &listener);
     // Else the decision may be lost with the process.
-    let settings = format!("[ledger]\ndurability = \"sync\"\n{listener}");
-    let first = node_data("mail", &address, None, &settings);
-    let one = Server::start(&first.path(), &[]);
+    let one = Server::start(&first.path(), &["--set", "ledger.durability=sync"]);
     let (_second, two) = node_of("mail", &address[0], Some(&first));
     wait_for_states(&two, &["ready", "here"]);
     let process = |message: &str| {

@@ -159,8 +159,9 @@ fn presets_of_programs_ban_whom_their_logs_report() {
     assert_eq!(written.matches(&data.path().display().to_string()).count(), 2, "{text}");
     fs::write(&config, written).unwrap();
     data.run(&["config", "check", "--strict"], "").expect(0);
-    fs::write(&ssh, "").unwrap();
-    fs::write(&web, "").unwrap();
+    // A file is open once there is something in it.
+    fs::write(&ssh, line("cron[7]: earlier")).unwrap();
+    fs::write(&web, "2026/01/01 00:00:00 [notice] 7#7: earlier\n").unwrap();
     let server = Server::start(&data.path(), &[]);
     let append = |path: &Path, text: &str| {
         fs::OpenOptions::new().append(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
