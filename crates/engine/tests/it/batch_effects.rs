@@ -194,7 +194,14 @@ fn rules(random: &mut Random, conditions: &[&str]) -> String {
             effects.join(", ")
         )
     };
-    (0..3 + random.below(8)).map(|number| rule(number, random)).collect()
+    // Some are refused: they can never be true.
+    loop {
+        let text: String = (0..3 + random.below(8)).map(|number| rule(number, random)).collect();
+        let config = Config::from_text("door.toml", &format!("{BASE}{text}"), &Overrides::default());
+        if Plan::compile(&config).is_ok() {
+            return text;
+        }
+    }
 }
 
 /// Events of a few addresses and users, some seconds apart, and now and then hours; some come late, if that is wanted.
