@@ -7,6 +7,8 @@ mod faults;
 mod figures;
 mod forms;
 mod homes;
+#[path = "../../../server/tests/it/installing.rs"]
+mod installing;
 mod lessons;
 mod module;
 mod new_keys;

@@ -433,7 +433,7 @@ fn requests_of_a_batch_fail_one_by_one_and_count_once() {
     let is_away = |key: Key| partitions.of(key.shingle).0 < 8;
     let (users, marks) = (|number| key(DAY, number), |number| key(MARK, 1000 + number));
     let request = |number: u64| ObserveRequest {
-        once: (number % 3 > 0).then(|| DedupeMark { key: marks(number), time: at(1000) }),
+        once: (!number.is_multiple_of(3)).then(|| DedupeMark { key: marks(number), time: at(1000) }),
         observations: vec![add(users(number), at(1000), [(0, 1)])],
         ..ObserveRequest::default()
     };

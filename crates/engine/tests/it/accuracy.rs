@@ -66,7 +66,7 @@ fn chinese(count: usize) -> Vec<LabelledText> {
     let mut random = Random::new(7);
     let mut pick = |phrases: &[&'static str]| *random.pick(phrases);
     let mut text = |number: usize| {
-        let is_spam = number % 4 == 0;
+        let is_spam = number.is_multiple_of(4);
         let own = if is_spam { &SPAM } else { &HAM };
         let text = format!("{}，{}，{}{number}。", pick(own), pick(&BOTH), pick(own));
         LabelledText { is_spam, text }

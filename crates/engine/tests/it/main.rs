@@ -22,6 +22,8 @@ mod fixtures;
 mod flood;
 mod gate;
 mod honest;
+#[path = "../../../server/tests/it/installing.rs"]
+mod installing;
 mod journal;
 mod journal_content;
 mod last_values;

@@ -1,5 +1,7 @@
 //! Uploads and reads, from outside.
 
+#[path = "../../../server/tests/it/installing.rs"]
+mod installing;
 mod moto;
 #[path = "../../../server/tests/it/python.rs"]
 mod python;

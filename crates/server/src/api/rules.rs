@@ -488,7 +488,7 @@ impl ComparisonJson {
             more.into_iter().for_each(|(action, count)| sum(own.entry(action).or_default(), count));
         }
         self.examples.extend(other.examples);
-        self.examples.sort_by(|one, another| another.time.0.cmp(&one.time.0));
+        self.examples.sort_by_key(|example| std::cmp::Reverse(example.time.0));
         self.examples.truncate(ComparisonJson::EXAMPLES_MAX);
         true
     }

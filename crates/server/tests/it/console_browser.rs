@@ -12,7 +12,7 @@ use server::Clock;
 use stats::random::Random;
 
 use crate::harness::{JSON, LOG, MAIL, NOW, Running, SetClock, configure, start, start_by};
-use crate::npm;
+use crate::{installing, npm};
 
 const PURPOSE: &str = "the console in Chromium";
 const TOKEN: &str = "correct-horse-battery";
@@ -301,7 +301,7 @@ fn the_console_works_in_a_browser() {
 /// The libraries that pages load are what the pinned packages give, byte for byte.
 #[test]
 fn libraries_are_made_of_their_packages() {
-    if let Some(why) = npm::installing::refused() {
+    if let Some(why) = installing::refused() {
         return println!("skipped: the console's libraries: {why}");
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/console-libraries");

@@ -29,6 +29,7 @@ mod forward;
 mod greylisting;
 mod grpc;
 mod harness;
+mod installing;
 mod limits;
 mod milter;
 mod name_server;

@@ -4,8 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-#[path = "installing.rs"]
-pub(crate) mod installing;
+use super::installing;
 
 /// The folder below `home` whose `node_modules` has these packages, made once and kept. `None`, and why on standard output,
 /// where it cannot be had.

@@ -4,8 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-#[path = "installing.rs"]
-mod installing;
+use super::installing;
 
 /// The folder of an environment with these packages (options of pip may stand before them), made once beside what is built,
 /// and kept. `None`, and why on standard output, where it cannot be had.

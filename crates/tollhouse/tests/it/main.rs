@@ -23,6 +23,8 @@ mod fit;
 mod follow;
 mod full;
 mod import;
+#[path = "../../../server/tests/it/installing.rs"]
+mod installing;
 #[cfg(feature = "kafka")]
 mod kafka;
 mod keeping;

@@ -26,6 +26,10 @@ fn quick_run() -> Option<(Value, String)> {
     }
     let packages = packages(Path::new(env!("CARGO_TARGET_TMPDIR")), &CHALLENGE_PACKAGES, PURPOSE)?;
     let mut command = Command::new("python3");
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TOLLHOUSE_"))
+    {
+        command.env_remove(name);
+    }
     command.args([
         concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/site/run"),
         "--quick",

@@ -1,5 +1,7 @@
 //! The page as text, and in a real browser over a small site that asks with it.
 
+#[path = "../../../../tests/it/installing.rs"]
+mod installing;
 #[path = "../../../../tests/it/npm.rs"]
 mod npm;
 mod site;
