@@ -17,20 +17,23 @@ function within(seconds, work) {
 const close = browser => within(CLOSE_WITHIN_SECONDS, browser.close()).catch(() => {});
 
 export async function runCases(cases, launch, only) {
-  let browser = await launch(), passed = true;
+  let browser = await launch();
+  const failed = [];
   for (const [name, run] of Object.entries(cases)) {
     if (only && !name.includes(only)) continue;
     try {
       await within(CASE_WITHIN_SECONDS, run(browser));
       console.log(`ok: ${name}`);
     } catch (error) {
-      passed = false;
-      console.log(`failed: ${name}: ${error.stack}`);
+      failed.push(`failed: ${name}: ${error.stack}`);
+      console.log(failed.at(-1));
       // What is left of the case would go on beside the next one.
       await close(browser);
       browser = await launch();
     }
   }
   await close(browser);
-  return passed;
+  // Once more where a long list of those that passed does not hide them.
+  console.error(failed.join('\n'));
+  return !failed.length;
 }

@@ -76,6 +76,11 @@ impl AdmissionQueue {
         AdmissionQueue::new(["call", "look-ups"], processors())
     }
 
+    /// A gate for changes of rules, one at a time: who stops a wave must not wait behind those who search in what is past.
+    pub(crate) fn of_changes() -> AdmissionQueue {
+        AdmissionQueue::new(["change", "changes of rules"], 1)
+    }
+
     /// A gate for calls that wait for other nodes, which takes no processor.
     pub(crate) fn of_relays() -> AdmissionQueue {
         AdmissionQueue::new(["call", "calls for other nodes"], RELAYS)

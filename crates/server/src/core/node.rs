@@ -113,6 +113,8 @@ pub(crate) struct Node {
     pub(crate) scans: AdmissionQueue,
     /// Places for calls that look up one thing on disk.
     pub(crate) lookups: AdmissionQueue,
+    /// The place for a change of rules.
+    pub(crate) changes: AdmissionQueue,
     /// Searches in past decisions.
     pub(crate) searches: AdmissionQueue,
     /// The threads of scans, searches and back-tests.
@@ -202,8 +204,8 @@ impl Node {
         engine.health().set(AUDIT_CONDITION, Impact::Degraded, unwritten);
         audit.append_changes(&tokens.store());
         let (scans, searches) = (AdmissionQueue::of_scans(&costly), AdmissionQueue::of_searches(&costly));
-        let lookups = AdmissionQueue::of_lookups();
-        let waiting = WaitingCollector::of(&[&batches, &scans, &lookups, &searches]);
+        let (lookups, changes) = (AdmissionQueue::of_lookups(), AdmissionQueue::of_changes());
+        let waiting = WaitingCollector::of(&[&batches, &scans, &lookups, &changes, &searches]);
         metrics.registry().register_collector(Box::new(waiting));
         Node {
             message_lookups: MessageLookups::new(&engine.plan().node, metrics.registry()),
@@ -222,6 +224,7 @@ impl Node {
             batches,
             scans,
             lookups,
+            changes,
             searches,
             costly,
             statistics: AnswerCache::new(Duration::ZERO),
@@ -382,7 +385,10 @@ impl Node {
 
     /// Returns how many requests wait for a place.
     pub(crate) fn waiting(&self) -> usize {
-        [&self.batches, &self.scans, &self.lookups, &self.searches].iter().map(|gate| gate.waiting()).sum()
+        [&self.batches, &self.scans, &self.lookups, &self.changes, &self.searches]
+            .iter()
+            .map(|gate| gate.waiting())
+            .sum()
     }
 
     /// Waits until no request is at work.

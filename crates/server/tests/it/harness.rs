@@ -41,6 +41,9 @@ pub(crate) fn slow_message() -> String {
     format!("{head}\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n{part}{content}--b--\r\n")
 }
 
+/// Long enough never to matter where the server answers; a hanging test ends.
+const PATIENCE: Duration = Duration::from_secs(150);
+
 /// A request that nobody but a scanner sends.
 pub(crate) const PROBE: &str =
     r#"192.0.2.7 - - [17/May/2026:09:59:30 +0000] "GET /.env HTTP/1.1" 404 10 "-" "curl/8.0""#;
@@ -112,8 +115,9 @@ pub(crate) fn start_by(
     settings: &[(&str, &str)],
     clock: impl FnOnce(&Engine) -> Clock,
 ) -> Running {
-    let listen = [("server.listen", "127.0.0.1:0")];
-    let flags = listen.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    // Costly calls give way to all else that runs, here to other tests: only a test of the time limit waits for it.
+    let own = [("server.listen", "127.0.0.1:0"), ("server.timeout", "2m")];
+    let flags = own.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     let overrides = Overrides { flags: flags.collect(), ..Overrides::default() };
     let config = Config::load(&directory.config_path(), &overrides);
     let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
@@ -221,8 +225,7 @@ impl Answer {
 impl Running {
     pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        // Long enough never to matter where the server answers; a hanging test ends.
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream
     }
 
@@ -235,7 +238,7 @@ impl Running {
     /// Connects to a listener.
     pub(crate) fn connect_to(&self, name: &str) -> TcpStream {
         let stream = TcpStream::connect(self.listener(name)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         stream
     }
@@ -243,7 +246,7 @@ impl Running {
     /// Sends bytes to a listener, ends this side, and reads all that comes back.
     pub(crate) fn exchange(&self, listener: &str, bytes: &[u8]) -> Vec<u8> {
         let mut stream = TcpStream::connect(self.listener(listener)).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(bytes).unwrap();
         stream.shutdown(Shutdown::Write).unwrap();
         let mut answer = Vec::new();

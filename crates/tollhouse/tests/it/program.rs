@@ -192,6 +192,8 @@ impl Server {
         let mut all =
             vec![OsStr::new("serve"), OsStr::new("--listen"), OsStr::new(listen), OsStr::new("--data")];
         all.push(data.as_os_str());
+        // Costly calls give way to all else that runs, here to other tests: only a test of the time limit waits for it.
+        all.extend(["--set", "server.timeout=2m"].map(OsStr::new));
         all.extend(args.iter().map(OsStr::new));
         command_of(command, &all)
     }

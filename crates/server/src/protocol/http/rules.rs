@@ -89,7 +89,7 @@ where
         }
         changed
     };
-    let reloaded = node.scans.run(node.timeout() / 2, work).await??;
+    let reloaded = node.changes.run(node.timeout() / 2, work).await??;
     for change in &reloaded.changes {
         let version = |version: &Option<String>| version.clone().unwrap_or_else(|| "none".to_owned());
         let versions = format!("{} -> {}", version(&change.before), version(&change.after));
