@@ -14,7 +14,7 @@ const HOT: u64 = 100;
 const OTHERS: u64 = 900;
 
 /// The answers that a run must give.
-pub(crate) struct Expected {
+pub(crate) struct ExpectedAnswers {
     /// The sum of [`Reading::counted`] over all observes.
     pub(crate) counted: u64,
     /// The time of the last event.
@@ -23,14 +23,14 @@ pub(crate) struct Expected {
     pub(crate) sample: Vec<(u64, Reading)>,
 }
 
-impl Expected {
+impl ExpectedAnswers {
     /// The answers expected after the first batches of a workload.
-    pub(crate) fn after(workload: Workload, batches: u64) -> Expected {
+    pub(crate) fn after(workload: Workload, batches: u64) -> ExpectedAnswers {
         let mut random = Random(workload.seed);
         let others = (0..OTHERS).map(|_| random.below(workload.keys));
         let mut sample: HashMap<u64, Vec<(Micros, u8)>> =
             (0..HOT.min(workload.keys)).chain(others).map(|rank| (workload.key(rank), Vec::new())).collect();
-        let mut counts: HashMap<u64, u32, Plain> = HashMap::default();
+        let mut counts: HashMap<u64, u32, PlainHashState> = HashMap::default();
         let (mut stream, mut batch) = (Stream::new(workload), Batch::default());
         let mut counted = 0;
         for _ in 0..batches {
@@ -48,7 +48,7 @@ impl Expected {
         }
         let time = batch.times.last().copied().unwrap_or_default();
         let read = |(key, events): (u64, Vec<_>)| (key, reading(workload.statistic, &events, time));
-        Expected { counted, time, sample: sample.into_iter().map(read).collect() }
+        ExpectedAnswers { counted, time, sample: sample.into_iter().map(read).collect() }
     }
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn reading(statistic: Statistic, events: &[(Micros, u8)], time: Micro
 /// Keys are mixed already.
 #[derive(Default)]
 struct PlainHasher(u64);
-type Plain = std::hash::BuildHasherDefault<PlainHasher>;
+type PlainHashState = std::hash::BuildHasherDefault<PlainHasher>;
 
 impl std::hash::Hasher for PlainHasher {
     fn finish(&self) -> u64 {

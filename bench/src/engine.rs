@@ -39,7 +39,7 @@ pub(crate) trait Engine {
 
 /// Options of opening an engine.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Opening<'a> {
+pub(crate) struct EngineOptions<'a> {
     /// An empty directory, or the one of an engine that was closed.
     pub(crate) directory: &'a Path,
     pub(crate) statistic: Statistic,
@@ -95,11 +95,11 @@ impl Peer {
         }
     }
 
-    pub(crate) fn open(self, opening: Opening<'_>) -> Result<Box<dyn Engine>, Error> {
+    pub(crate) fn open(self, opening: EngineOptions<'_>) -> Result<Box<dyn Engine>, Error> {
         match self {
             Peer::Tollhouse => peers::tollhouse::open(opening),
-            Peer::RedisCommands => peers::redis::open(opening, peers::redis::Way::Commands),
-            Peer::RedisScript => peers::redis::open(opening, peers::redis::Way::Script),
+            Peer::RedisCommands => peers::redis::open(opening, peers::redis::RedisMethod::Commands),
+            Peer::RedisScript => peers::redis::open(opening, peers::redis::RedisMethod::Script),
             Peer::Tarantool => peers::tarantool::open(opening),
             Peer::RocksdbMerge => peers::open_rocksdb(opening, true),
             Peer::RocksdbPut => peers::open_rocksdb(opening, false),

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use crate::check::Expected;
-use crate::engine::{Engine, Error, Opening, Peer};
+use crate::check::ExpectedAnswers;
+use crate::engine::{Engine, EngineOptions, Error, Peer};
 use crate::process::{cpu_seconds, disk_bytes, machine_cpu_seconds, resident_bytes};
 use crate::workload::{Batch, Stream, Workload};
 
@@ -69,7 +69,7 @@ pub(crate) fn run(spec: &Spec) -> Result<Run, Error> {
     let directory = tempfile::Builder::new().prefix("tollhouse-bench.").tempdir_in(parent)?;
     let place = directory.path().canonicalize()?;
     let opening =
-        Opening { directory: &place, statistic: workload.statistic, memory_bytes: spec.memory_bytes };
+        EngineOptions { directory: &place, statistic: workload.statistic, memory_bytes: spec.memory_bytes };
     let own = std::process::id();
 
     let (mut stream, mut batch) = (Stream::new(workload), Batch::default());
@@ -121,7 +121,7 @@ pub(crate) fn run(spec: &Spec) -> Result<Run, Error> {
     let end_resident = resident_bytes(process)?.saturating_sub(base);
     let end_disk = disk_bytes(&place)?;
 
-    let expected = Expected::after(workload, batches);
+    let expected = ExpectedAnswers::after(workload, batches);
     if counted != expected.counted {
         return Err(format!("the readings counted {counted} events, not {}", expected.counted).into());
     }
@@ -168,7 +168,7 @@ pub(crate) fn run(spec: &Spec) -> Result<Run, Error> {
     })
 }
 
-fn compare(engine: &mut dyn Engine, expected: &Expected) -> Result<(), Error> {
+fn compare(engine: &mut dyn Engine, expected: &ExpectedAnswers) -> Result<(), Error> {
     let keys: Vec<u64> = expected.sample.iter().map(|(key, _)| *key).collect();
     let readings = engine.read(&keys, expected.time)?;
     if readings.len() != keys.len() {

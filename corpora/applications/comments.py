@@ -204,7 +204,7 @@ HELLO = [
     "Hi, my name is {name}, I have been reading for a while. {one} and {two} are what I like most!",
     "Good evening from {name}. I joined because of the {one}, and my sister has the same {two} as some of you.",
 ]
-DISGUISED = ["write to ⓉⒼ @{name}_{number}", "Telegram：@{name}_{number}", "W h a t s A p p +49 15{number}",
+OBFUSCATED = ["write to ⓉⒼ @{name}_{number}", "Telegram：@{name}_{number}", "W h a t s A p p +49 15{number}",
              "whatsapp: ＋４９１５{number}", "WeChat: {name}_{number}"]
 
 
@@ -227,10 +227,10 @@ def copied(crowd):
             post(crowd, at, truth, author, board.place(), text, [], draw.between(5, 60))
             at += draw.wait(600)
     for _ in range(crowd.campaigns(2)):
-        at, truth = crowd.begin(60_000), crowd.abuse("messenger in disguise")
+        at, truth = crowd.begin(60_000), crowd.abuse("obfuscated messenger")
         for ip, _ in crowd.rented(20, "far"):
             author = account(crowd, at, ip, crowd.device())
-            contact = draw.pick(DISGUISED).format(name=draw.pick(FIRST_NAMES), number=draw.between(10_000_000, 99_999_999))
+            contact = draw.pick(OBFUSCATED).format(name=draw.pick(FIRST_NAMES), number=draw.between(10_000_000, 99_999_999))
             post(crowd, at, truth, author, board.place(), f"{sentence(draw, draw.between(6, 12))} {contact}", [],
                  draw.between(5, 60))
             at += draw.wait(600)

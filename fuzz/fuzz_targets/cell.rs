@@ -18,8 +18,8 @@ static PLANS: LazyLock<Vec<CellPlan>> = LazyLock::new(|| {
         let windows = windows.iter().map(|window| Span(*window)).collect();
         Measure::Windows(Layout::new(names, tiers, windows, None).expect("a layout"))
     };
-    let track = |columns: &[AggregateColumn]| {
-        Measure::Aggregate(AggregateLayout::new(columns.to_vec(), Span(1000)).expect("a track"))
+    let aggregate = |columns: &[AggregateColumn]| {
+        Measure::Aggregate(AggregateLayout::new(columns.to_vec(), Span(1000)).expect("an aggregate"))
     };
     let decayed = |weight| AggregateColumn::Decayed { half_life: Span(1000), weight };
     let approx = |precision| Measure::approx(tier(100, 3), vec![Span(100), Span(400)], precision);
@@ -29,8 +29,8 @@ static PLANS: LazyLock<Vec<CellPlan>> = LazyLock::new(|| {
         windows(20, &[tier(1, 144), tier(60, 14)], &[1, 144, 840]),
         Measure::distinct(tier(60, 3), vec![Span(240)]),
         Measure::once(Span(9)),
-        track(&[AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count]),
-        track(&[
+        aggregate(&[AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count]),
+        aggregate(&[
             AggregateColumn::Sum,
             AggregateColumn::Min,
             AggregateColumn::Max,

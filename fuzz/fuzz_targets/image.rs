@@ -17,8 +17,8 @@ static FORMS: LazyLock<Vec<(CellForm, CellPlan)>> = LazyLock::new(|| {
         let names = (0..counters).map(|number| number.to_string()).collect();
         Measure::Windows(Layout::new(names, tiers, Vec::new(), None).expect("a layout"))
     };
-    let track = |columns: &[AggregateColumn]| {
-        Measure::Aggregate(AggregateLayout::new(columns.to_vec(), Span(1000)).expect("a track"))
+    let aggregate = |columns: &[AggregateColumn]| {
+        Measure::Aggregate(AggregateLayout::new(columns.to_vec(), Span(1000)).expect("an aggregate"))
     };
     let decayed = |weight| AggregateColumn::Decayed { half_life: Span(1000), weight };
     let measures = [
@@ -26,8 +26,8 @@ static FORMS: LazyLock<Vec<(CellForm, CellPlan)>> = LazyLock::new(|| {
         windows(20, &[tier(1, 144), tier(60, 14)]),
         Measure::distinct(tier(60, 3), Vec::new()),
         Measure::once(Span(9)),
-        track(&[AggregateColumn::Count]),
-        track(&[
+        aggregate(&[AggregateColumn::Count]),
+        aggregate(&[
             AggregateColumn::Sum,
             AggregateColumn::Min,
             AggregateColumn::Max,

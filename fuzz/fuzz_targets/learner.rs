@@ -24,8 +24,8 @@ fuzz_target!(|bytes: &[u8]| {
     let stored = [&HEAD[..], bytes].concat();
     let learner = LinearLearner::decode(&stored).unwrap_or_default();
     let mut builder = FeatureBuilder::default();
-    for (number, lesson) in bytes.split(|byte| *byte == b'\n').enumerate().take(64) {
-        let Some((kind, text)) = lesson.split_first() else { continue };
+    for (number, example) in bytes.split(|byte| *byte == b'\n').enumerate().take(64) {
+        let Some((kind, text)) = example.split_first() else { continue };
         builder.add_runs(u64::from(kind >> 2), &String::from_utf8_lossy(text));
         let features = builder.finish();
         let label = if kind & 1 == 0 { ExampleLabel::Good } else { ExampleLabel::Bad };

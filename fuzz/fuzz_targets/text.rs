@@ -17,9 +17,9 @@ fuzz_target!(|written: &str| {
     if undone.leet_words + undone.spaced_words + undone.closed_gaps == 0 {
         assert_eq!(undone.text, plain);
     }
-    let mut disguise = ObfuscationCounts::default();
-    disguise.count(written);
-    assert!(disguise.characters() <= 2 * written.chars().count());
+    let mut obfuscation = ObfuscationCounts::default();
+    obfuscation.count(written);
+    assert!(obfuscation.characters() <= 2 * written.chars().count());
     phone::find(&plain, |phone| assert!(phone::DIGITS.contains(&phone.digits.len())));
     deobfuscation::find(&plain, |_| {});
     messenger::find(&plain, |handle| assert!(handle.contains(':')));

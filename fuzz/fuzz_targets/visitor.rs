@@ -5,7 +5,7 @@
 use event::{Secret, Time};
 use gate::keyring::{Keyring, SigningPurpose};
 use gate::page_template::PageTemplate;
-use gate::pass::{Pass, PassWay};
+use gate::pass::{Pass, PassMethod};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -15,7 +15,8 @@ fuzz_target!(|bytes: &[u8]| {
     let encoded = data_encoding::BASE64.encode(bytes);
     assert!(gate::challenge::open(&keys, encoded.as_bytes(), now).is_err());
     // A pass with some of its characters exchanged is none, and neither is any other text.
-    let pass = Pass { way: PassWay::Work, id: 1, issued: now, lifetime: event::Span::hours(1), bound: 5 };
+    let pass =
+        Pass { method: PassMethod::Work, id: 1, issued: now, lifetime: event::Span::hours(1), bound: 5 };
     let mut text = pass.sign(&keys, SigningPurpose::Pass).into_bytes();
     let whole = text.clone();
     assert_eq!(Pass::open(&keys, SigningPurpose::Pass, bytes, 5, now).is_ok(), bytes == whole);

@@ -75,7 +75,7 @@ impl Scope for BenchScope {
     fn is_kind(&self, _: &str) -> bool {
         false
     }
-    fn is_track(&self, _: &str) -> bool {
+    fn is_aggregate(&self, _: &str) -> bool {
         false
     }
     fn is_distinct(&self, _: &str) -> bool {

@@ -4,13 +4,13 @@ use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 
 use super::group::{Background, Groups, SECOND, key_bytes, observe};
 use crate::cell::{Cell, Reading};
-use crate::engine::{Engine, Error, Opening};
+use crate::engine::{Engine, EngineOptions, Error};
 use crate::workload::{Batch, Micros, Statistic};
 
 /// Size of a table that is not yet written.
 const MEMTABLE_BYTES: u64 = 128 << 20;
 
-pub(crate) fn open(opening: Opening<'_>) -> Result<Box<dyn Engine>, Error> {
+pub(crate) fn open(opening: EngineOptions<'_>) -> Result<Box<dyn Engine>, Error> {
     let database = Database::builder(opening.directory).cache_size(opening.memory_bytes).open()?;
     // Reads nearly always find their key; tables of the size that RocksDB is given too.
     let options =

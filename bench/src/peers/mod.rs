@@ -10,7 +10,7 @@ mod rocksdb;
 pub(crate) mod tarantool;
 pub(crate) mod tollhouse;
 
-use crate::engine::{Engine, Error, Opening};
+use crate::engine::{Engine, EngineOptions, Error};
 
 /// The version of RocksDB that this program was built against.
 pub(crate) fn rocksdb_version() -> Result<String, String> {
@@ -20,11 +20,11 @@ pub(crate) fn rocksdb_version() -> Result<String, String> {
 }
 
 #[cfg(librocksdb)]
-pub(crate) fn open_rocksdb(opening: Opening<'_>, merge: bool) -> Result<Box<dyn Engine>, Error> {
+pub(crate) fn open_rocksdb(opening: EngineOptions<'_>, merge: bool) -> Result<Box<dyn Engine>, Error> {
     rocksdb::open(opening, merge)
 }
 
 #[cfg(not(librocksdb))]
-pub(crate) fn open_rocksdb(_: Opening<'_>, _: bool) -> Result<Box<dyn Engine>, Error> {
+pub(crate) fn open_rocksdb(_: EngineOptions<'_>, _: bool) -> Result<Box<dyn Engine>, Error> {
     Err(rocksdb_version().err().unwrap_or_default().into())
 }

@@ -7,12 +7,12 @@ use redb::{Builder, Database, ReadableDatabase, TableDefinition, WriteTransactio
 
 use super::group::{Groups, observe};
 use crate::cell::{Cell, Reading};
-use crate::engine::{Engine, Error, Opening};
+use crate::engine::{Engine, EngineOptions, Error};
 use crate::workload::{Batch, Micros, Statistic};
 
 const TABLE: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("statistics");
 
-pub(crate) fn open(opening: Opening<'_>) -> Result<Box<dyn Engine>, Error> {
+pub(crate) fn open(opening: EngineOptions<'_>) -> Result<Box<dyn Engine>, Error> {
     let mut builder = Builder::new();
     builder.set_cache_size(usize::try_from(opening.memory_bytes)?);
     let database = builder.create(opening.directory.join("statistics.redb"))?;

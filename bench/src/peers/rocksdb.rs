@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use super::group::{Background, Groups, SECOND, key_bytes, observe};
 use crate::cell::{Cell, Reading};
-use crate::engine::{Engine, Error, Opening};
+use crate::engine::{Engine, EngineOptions, Error};
 use crate::workload::{Batch, Micros, Statistic};
 
 /// Memory for tables that are not yet written.
 const MEMTABLE_BYTES: u64 = 512 << 20;
 
-pub(crate) fn open(opening: Opening<'_>, merge: bool) -> Result<Box<dyn Engine>, Error> {
+pub(crate) fn open(opening: EngineOptions<'_>, merge: bool) -> Result<Box<dyn Engine>, Error> {
     let database = Arc::new(Database::open(&opening)?);
     let synced = database.clone();
     let sync = Background::every(SECOND, move || synced.sync());
@@ -99,7 +99,7 @@ unsafe impl Send for Database {}
 unsafe impl Sync for Database {}
 
 impl Database {
-    fn open(opening: &Opening<'_>) -> Result<Database, Error> {
+    fn open(opening: &EngineOptions<'_>) -> Result<Database, Error> {
         let path = CString::new(opening.directory.as_os_str().as_bytes())?;
         let name = c"default".as_ptr();
         let threads = i32::try_from(std::thread::available_parallelism()?.get())?;
@@ -153,11 +153,11 @@ impl Database {
     }
 
     /// The values of keys that are in order; those of missing keys are empty.
-    fn get(&self, keys: &[[u8; 8]]) -> Result<Found, Error> {
+    fn get(&self, keys: &[[u8; 8]]) -> Result<PinnedValues, Error> {
         let pointers: Vec<*const u8> = keys.iter().map(|key| key.as_ptr()).collect();
         let lengths = vec![8; keys.len()];
         let mut errors = vec![null_mut(); keys.len()];
-        let mut found = Found(vec![null_mut(); keys.len()]);
+        let mut found = PinnedValues(vec![null_mut(); keys.len()]);
         // SAFETY: all arrays have as many elements as the call is told; keys have eight bytes each and live until it
         // returns. It fills in values, which `found` frees, and errors, which are freed below.
         unsafe {
@@ -207,9 +207,9 @@ impl Drop for Database {
 }
 
 /// Values that a MultiGet has pinned.
-struct Found(Vec<*mut ffi::PinnableSlice>);
+struct PinnedValues(Vec<*mut ffi::PinnableSlice>);
 
-impl Found {
+impl PinnedValues {
     fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.0.iter().map(|slice| {
             if slice.is_null() {
@@ -225,7 +225,7 @@ impl Found {
     }
 }
 
-impl Drop for Found {
+impl Drop for PinnedValues {
     fn drop(&mut self) {
         for slice in self.0.iter().filter(|slice| !slice.is_null()) {
             // SAFETY: each was made by the MultiGet and is freed once.

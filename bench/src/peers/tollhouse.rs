@@ -13,7 +13,7 @@ use stats::{
 
 use super::group::Background;
 use crate::cell::Reading;
-use crate::engine::{Engine, Error, Opening};
+use crate::engine::{Engine, EngineOptions, Error};
 use crate::workload::{Batch, Micros, Statistic};
 
 const SPACE: Space = Space(1);
@@ -21,7 +21,7 @@ const KIND: Kind = Kind(1);
 /// The server's interval of upkeep.
 const UPKEEP: Duration = Duration::from_secs(10);
 
-pub(crate) fn open(opening: Opening<'_>) -> Result<Box<dyn Engine>, Error> {
+pub(crate) fn open(opening: EngineOptions<'_>) -> Result<Box<dyn Engine>, Error> {
     let device = Arc::new(FileDevice::open(opening.directory)?);
     let options = LogOptions {
         memory_bytes: usize::try_from(opening.memory_bytes)?,

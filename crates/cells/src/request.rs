@@ -408,8 +408,8 @@ impl<'a> RequestReader<'a> {
                 Addition::Take(WindowTake { cost, limit, counts_all, interpolated })
             }
             2 => {
-                let (amount, [is_said]) = (self.varint()?, self.array()?);
-                let taken = if is_said == 1 { Some(self.time()?) } else { None };
+                let (amount, [is_stated]) = (self.varint()?, self.array()?);
+                let taken = if is_stated == 1 { Some(self.time()?) } else { None };
                 Addition::GiveBack { amount, taken }
             }
             3 => {

@@ -27,8 +27,8 @@ use crate::wal::WalAddition;
 
 impl CacheShard {
     /// Makes a partition's pending additions a batch.
-    pub(crate) fn cut(&mut self, at: usize, world: &ClusterCatalog, now: Duration, interval: Duration) {
-        let batch = self.cut_pending(at, world, now);
+    pub(crate) fn cut(&mut self, at: usize, catalog: &ClusterCatalog, now: Duration, interval: Duration) {
+        let batch = self.cut_pending(at, catalog, now);
         let Some(part) = self.parts.get_mut(at) else { return };
         part.waiting = batch;
         while part.due <= now {
@@ -44,9 +44,9 @@ impl CacheShard {
     /// Makes the pending additions of a cell's partition a batch that waits behind others, so that none is too large for a
     /// request. It is not sent before all is in the journal that requests are adding: as they go on, what they add next is
     /// of the next batch.
-    pub(crate) fn seal(&mut self, id: CellId, world: &ClusterCatalog, now: Duration) {
+    pub(crate) fn seal(&mut self, id: CellId, catalog: &ClusterCatalog, now: Duration) {
         let at = self.part_of(id);
-        let batch = self.cut_pending(at, world, now);
+        let batch = self.cut_pending(at, catalog, now);
         if let Some(part) = self.parts.get_mut(at) {
             part.sealed.extend(batch);
         }
@@ -55,7 +55,7 @@ impl CacheShard {
     fn cut_pending(
         &mut self,
         at: usize,
-        world: &ClusterCatalog,
+        catalog: &ClusterCatalog,
         now: Duration,
     ) -> Option<UnacknowledgedBatch> {
         let part = self.parts.get_mut(at)?;
@@ -65,7 +65,7 @@ impl CacheShard {
             let Some(entry) = self.get_mut(id) else { continue };
             let Some(delta) = entry.pending.take() else { continue };
             let mut renews = true;
-            if let Some(known) = world.forms.get(&entry.form) {
+            if let Some(known) = catalog.forms.get(&entry.form) {
                 entry.fold(&known.plan, acknowledged);
                 renews = entry.renews(now, known.renew_after);
             }
@@ -86,7 +86,7 @@ impl CacheShard {
         &mut self,
         at: usize,
         has: u64,
-        world: &ClusterCatalog,
+        catalog: &ClusterCatalog,
         (now, bytes_max): (Duration, usize),
         lost: &mut u64,
     ) -> Vec<WalAddition> {
@@ -127,7 +127,7 @@ impl CacheShard {
         }
         let latest = fresh - 1;
         *lost += latest - has - (part.replays.len() as u64).min(latest - has);
-        self.wait_as_one(at, has, world, bytes_max);
+        self.wait_as_one(at, has, catalog, bytes_max);
         Vec::new()
     }
 
@@ -136,7 +136,7 @@ impl CacheShard {
         &mut self,
         at: usize,
         has: u64,
-        world: &ClusterCatalog,
+        catalog: &ClusterCatalog,
         now: Duration,
         bytes_max: usize,
     ) {
@@ -169,18 +169,18 @@ impl CacheShard {
             }
         }
         self.recount();
-        self.wait_as_one(at, has, world, bytes_max);
+        self.wait_as_one(at, has, catalog, bytes_max);
     }
 
     /// Makes all that the journal has after a batch one batch, or as few as are not too large, which wait.
-    fn wait_as_one(&mut self, at: usize, has: u64, world: &ClusterCatalog, bytes_max: usize) {
+    fn wait_as_one(&mut self, at: usize, has: u64, catalog: &ClusterCatalog, bytes_max: usize) {
         let Some(part) = self.parts.get_mut(at) else { return };
         let sums: Vec<_> = match part.replays.len() {
             1 => part.replays.pop_last().into_iter().collect(),
-            _ => sums_of(&part.replays, world, bytes_max),
+            _ => sums_of(&part.replays, catalog, bytes_max),
         };
         let batches: VecDeque<UnacknowledgedBatch> =
-            sums.into_iter().map(|(number, all)| self.wait(at, number, all, world)).collect();
+            sums.into_iter().map(|(number, all)| self.wait(at, number, all, catalog)).collect();
         let Some(part) = self.parts.get_mut(at) else { return };
         let later = std::mem::replace(&mut part.sealed, batches);
         part.sealed.extend(later);
@@ -194,16 +194,16 @@ impl CacheShard {
         at: usize,
         number: u64,
         mut all: HashMap<(CellId, u32), CellDelta>,
-        world: &ClusterCatalog,
+        catalog: &ClusterCatalog,
     ) -> UnacknowledgedBatch {
-        let marks = self.believe_all(&mut all, world);
+        let marks = self.believe_all(&mut all, catalog);
         let items = |deltas: HashMap<(CellId, u32), CellDelta>| -> Vec<BatchItem> {
             deltas.into_iter().map(|((id, form), delta)| BatchItem::new(id, form, Arc::new(delta))).collect()
         };
         let deltas = items(all);
         for BatchItem { id, form, delta, .. } in deltas.iter().chain(&items(marks)) {
             let kind = Kind(id.kind & !RemoteCell::PAIR);
-            if world.planned(id.key().space, kind).is_ok_and(|planned| planned.known.form.id == *form) {
+            if catalog.planned(id.key().space, kind).is_ok_and(|planned| planned.known.form.id == *form) {
                 self.entry(*id, *form, at, 0).0.send(number, delta.clone());
             }
         }
@@ -222,12 +222,12 @@ impl CacheShard {
     fn believe_all(
         &self,
         deltas: &mut HashMap<(CellId, u32), CellDelta>,
-        world: &ClusterCatalog,
+        catalog: &ClusterCatalog,
     ) -> HashMap<(CellId, u32), CellDelta> {
         let mut marks: HashMap<(CellId, u32), CellDelta> = HashMap::new();
         let (mut words, mut room) = (Vec::new(), Vec::new());
         for ((id, form), delta) in deltas {
-            let Some(CompiledForm { plan, .. }) = world.forms.get(form).map(|known| &**known) else {
+            let Some(CompiledForm { plan, .. }) = catalog.forms.get(form).map(|known| &**known) else {
                 continue;
             };
             for (time, pair) in delta.uniques.clone() {
@@ -259,7 +259,7 @@ type CellDeltas = HashMap<(CellId, u32), CellDelta>;
 /// the number of its last batch.
 pub(crate) fn sums_of(
     batches: &ReplayedBatches,
-    world: &ClusterCatalog,
+    catalog: &ClusterCatalog,
     bytes_max: usize,
 ) -> Vec<(u64, CellDeltas)> {
     let mut sums: Vec<(u64, CellDeltas)> = Vec::new();
@@ -281,7 +281,7 @@ pub(crate) fn sums_of(
         };
         // In their order, which what happens to buckets keeps.
         for (cell, delta) in batch {
-            if let Some(known) = world.forms.get(&cell.1) {
+            if let Some(known) = catalog.forms.get(&cell.1) {
                 sum.entry(*cell).or_default().append(&known.plan, delta);
             }
         }
@@ -328,11 +328,11 @@ pub(crate) struct OutgoingBatch {
 
 impl OutgoingBatch {
     /// Returns the batch as the cluster takes it.
-    pub(crate) fn batch(&self, world: &ClusterCatalog, horizon: Time) -> WriteBatch {
+    pub(crate) fn batch(&self, catalog: &ClusterCatalog, horizon: Time) -> WriteBatch {
         let UnacknowledgedBatch { number, previous, deltas } = &self.sending;
         let mut writes = Vec::new();
         for BatchItem { id, form, delta, renews } in deltas.iter() {
-            let Some(known) = world.forms.get(form) else { continue };
+            let Some(known) = catalog.forms.get(form) else { continue };
             let cell = || RemoteCell { key: id.key(), form: known.form.clone() };
             let write = |change| CellWrite { cell: cell(), change, renews: *renews };
             writes.extend(delta.changes(&known.plan).map(write));

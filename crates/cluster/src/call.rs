@@ -27,10 +27,10 @@ impl ObserveCall<'_> {
     /// is. In the order of the requests for each key.
     pub(crate) fn exact<'c>(
         &'c self,
-        world: &'c ClusterCatalog,
+        catalog: &'c ClusterCatalog,
     ) -> impl Iterator<Item = (usize, u32, &'c ClusterStatistic, &'c Observation)> {
         self.places.iter().filter_map(|place| {
-            let planned = world.plans.get(usize::from(place.plan)).filter(|planned| planned.is_exact)?;
+            let planned = catalog.plans.get(usize::from(place.plan)).filter(|planned| planned.is_exact)?;
             Some((place.request as usize, place.reading, planned, place.of(self.requests)?))
         })
     }

@@ -90,7 +90,7 @@ impl ClusterCatalog {
                 .map_err(|error| CatalogError::Layout { name: statistic.name.clone(), error })?;
             let sketch = statistic.admit.as_ref().map(|admit| {
                 let same = |planned: &&ClusterStatistic| planned.statistic.admit == statistic.admit;
-                let kept = plans.iter().chain(before.iter().flat_map(|world| &world.plans)).find(same);
+                let kept = plans.iter().chain(before.iter().flat_map(|catalog| &catalog.plans)).find(same);
                 kept.and_then(|planned| planned.sketch.clone())
                     .unwrap_or_else(|| Arc::new(SharedSketch::new(admit, partitions)))
             });

@@ -92,7 +92,7 @@ impl ClusterCore {
     /// Writes down what requests with a mark are about to do.
     pub(crate) async fn intend(
         self: &Arc<ClusterCore>,
-        world: &ClusterCatalog,
+        catalog: &ClusterCatalog,
         requests: &[ObserveRequest],
     ) -> Result<CallIntents, LedgerError> {
         let at = self.environment.now();
@@ -101,7 +101,7 @@ impl ClusterCore {
         for request in requests {
             let token = request.once.as_ref().map(|_| self.token());
             if let Some(token) = token
-                && let Some(claim) = claim_of(world, token, request)
+                && let Some(claim) = claim_of(catalog, token, request)
             {
                 let intent = Intent { request: request.clone(), is_held: true, attempts: 0, not_before: at };
                 self.intents.0.lock().insert(token, intent);
@@ -140,12 +140,12 @@ impl ClusterCore {
 
 /// Returns what a request with a mark claims.
 pub(crate) fn claim_of(
-    world: &ClusterCatalog,
+    catalog: &ClusterCatalog,
     token: ClaimToken,
     request: &ObserveRequest,
 ) -> Option<MarkClaim> {
     let once = request.once.as_ref()?;
-    let planned = world.planned(once.key.space, once.key.kind).ok()?;
+    let planned = catalog.planned(once.key.space, once.key.kind).ok()?;
     let cell = RemoteCell { key: once.key, form: planned.known.form.clone() };
     Some(MarkClaim { cell, time: once.time, token })
 }

@@ -68,7 +68,7 @@ impl Cluster {
         device: Arc<dyn Device>,
         catalog: Catalog,
         settings: ClusterSettings,
-        surroundings: Arc<dyn Environment>,
+        environment: Arc<dyn Environment>,
     ) -> Result<Cluster, LedgerError> {
         let count = settings.partitions.count();
         let mut records = Vec::new();
@@ -78,23 +78,23 @@ impl Cluster {
             partitions: usize::from(count),
         };
         let journal =
-            WriteAheadLog::open(device, surroundings.clone(), options, &mut |record| records.push(record));
+            WriteAheadLog::open(device, environment.clone(), options, &mut |record| records.push(record));
         let journal = journal.map_err(|error| LedgerError::Poisoned { why: error.to_string().into() })?;
         let shards = SHARDS.min(usize::from(count));
-        let world = ClusterCatalog::new(catalog, None, settings.partitions)?;
+        let catalog = ClusterCatalog::new(catalog, None, settings.partitions)?;
         let horizon = records.iter().filter_map(|record| match record {
             WalRecord::Horizon(time) => Some(time.0),
             _ => None,
         });
         let horizon = horizon.max().unwrap_or(i64::MIN);
-        let (world, mut replays, intents) = replay(world, records)?;
-        let mut random = Random::new(surroundings.seed());
-        let owner = u128::from(surroundings.seed()) << 64 | u128::from(random.bits());
+        let (catalog, mut replays, intents) = replay(catalog, records)?;
+        let mut random = Random::new(environment.seed());
+        let owner = u128::from(environment.seed()) << 64 | u128::from(random.bits());
         let owner = owner.to_le_bytes();
         let latest = journal.latest();
         let width = usize::from(count) / shards;
         let shift = event::Shingle::ROUTE_BITS - count.trailing_zeros();
-        let now = surroundings.now();
+        let now = environment.now();
         let part = |number: u16| {
             let partition = Partition(number);
             let due = now + settings.flush_every.mul_f64(random.unit());
@@ -118,7 +118,7 @@ impl Cluster {
             partitions: settings.partitions,
             shards,
             width,
-            catalog: RwLock::new(Arc::new(world)),
+            catalog: RwLock::new(Arc::new(catalog)),
             changing: Mutex::default(),
             wal: Arc::new(journal),
             intents,
@@ -140,10 +140,10 @@ impl Cluster {
             is_draining: AtomicBool::new(false),
             drained: Event::new(),
             kick: Event::new(),
-            environment: surroundings.clone(),
+            environment: environment.clone(),
         });
         let weak = Arc::downgrade(&inner);
-        surroundings.spawn(Box::pin(async move {
+        environment.spawn(Box::pin(async move {
             while let Some(inner) = weak.upgrade() {
                 let kicked = inner.kick.listen();
                 inner.tick();
@@ -214,19 +214,19 @@ impl Cluster {
 
 /// Sorts what a journal says: forms, batches, and intents without an answer.
 fn replay(
-    mut world: ClusterCatalog,
+    mut catalog: ClusterCatalog,
     records: Vec<WalRecord>,
 ) -> Result<(ClusterCatalog, ReplayBatches, Intents), LedgerError> {
     let (mut replays, mut intents) = (ReplayBatches::new(), HashMap::new());
     for record in records {
         match record {
             WalRecord::Form(form, words) => {
-                if world.forms.contains_key(&form) {
+                if catalog.forms.contains_key(&form) {
                     continue;
                 }
                 let stored = || CatalogError::Stored(format!("form {form:08x} of the journal"));
                 let definition = stats::cell_export::CellDefinition::decode(&words).ok_or_else(stored)?;
-                world.forms.insert(form, Arc::new(CompiledForm::new(definition)?));
+                catalog.forms.insert(form, Arc::new(CompiledForm::new(definition)?));
             }
             WalRecord::Intent(token, request) => {
                 intents.insert(token, request);
@@ -236,7 +236,7 @@ fn replay(
                     intents.remove(token);
                 }
                 for WalAddition { partition, number, cell, form, op } in added {
-                    if let Some(known) = world.forms.get(&form) {
+                    if let Some(known) = catalog.forms.get(&form) {
                         let batch = replays.entry(partition).or_default().entry(number).or_default();
                         batch.entry((cell, form)).or_default().add(&known.plan, &op);
                     }
@@ -249,7 +249,7 @@ fn replay(
     for (token, request) in intents {
         restored.restore(token, request);
     }
-    Ok((world, replays, restored))
+    Ok((catalog, replays, restored))
 }
 
 impl ClusterCore {
@@ -273,8 +273,8 @@ impl ClusterCore {
     }
 
     async fn timeline(self: &Arc<ClusterCore>, key: Key) -> Result<Option<Timeline>, LedgerError> {
-        let world = self.catalog();
-        let planned = world.planned(key.space, key.kind)?;
+        let catalog = self.catalog();
+        let planned = catalog.planned(key.space, key.kind)?;
         let is_mark = matches!(planned.statistic.measure, Measure::Once(_));
         let (id, form) = (CellId::of(key), planned.known.form.id);
         let (shard, at) = self.place(self.partitions.of(key.shingle));
@@ -290,7 +290,7 @@ impl ClusterCore {
             }
             lookup.look(&mut shard, (id, form), None, &age, run.stamp);
         }
-        self.read(lookup, &world).await;
+        self.read(lookup, &catalog).await;
         let mut shard = self.shards[shard].lock();
         let (entry, as_of) = shard.entry(id, form, at, run.stamp);
         if !age.is_usable(entry, as_of) {
@@ -317,11 +317,11 @@ impl ClusterCore {
         now: Time,
         is_over: CancellationCheck<'_>,
     ) -> Result<Vec<Vec<(Key, u64)>>, LedgerError> {
-        let world = self.catalog();
+        let catalog = self.catalog();
         let mut asked = queries
             .iter()
             .map(|query| {
-                let planned = world.planned(query.space, query.kind)?;
+                let planned = catalog.planned(query.space, query.kind)?;
                 let of = (query.space.0, query.kind.0, planned.known.form.id);
                 Ok((of, HottestKeys::new(&planned.statistic, query, now)?))
             })
@@ -345,12 +345,12 @@ impl ClusterCore {
 
     /// Lets go of what has expired, but for what was just added.
     fn sweep(&self) {
-        let (world, horizon) = (self.catalog(), self.horizon.load(Ordering::Acquire));
+        let (catalog, horizon) = (self.catalog(), self.horizon.load(Ordering::Acquire));
         let mut room = Vec::new();
         for shard in &self.shards {
             let mut shard = shard.lock();
             for (_, entry) in shard.iter_mut() {
-                if let Some(known) = world.forms.get(&entry.form)
+                if let Some(known) = catalog.forms.get(&entry.form)
                     && entry.pending.is_none()
                     && entry.sent.is_none()
                     && entry.holds()
@@ -389,8 +389,8 @@ impl Ledger for Cluster {
     fn set_catalog(&self, catalog: Catalog) -> Result<(), LedgerError> {
         let _only = self.inner.changing.lock();
         let before = self.inner.catalog();
-        let world = ClusterCatalog::new(catalog, Some(&before), self.inner.partitions)?;
-        *self.inner.catalog.write() = Arc::new(world);
+        let catalog = ClusterCatalog::new(catalog, Some(&before), self.inner.partitions)?;
+        *self.inner.catalog.write() = Arc::new(catalog);
         Ok(())
     }
 
@@ -473,13 +473,15 @@ impl Ledger for Cluster {
             full: inner.is_full.load(Ordering::Acquire),
             ..LedgerCensus::default()
         };
-        let (world, horizon) = (inner.catalog(), inner.horizon.load(Ordering::Acquire));
+        let (catalog, horizon) = (inner.catalog(), inner.horizon.load(Ordering::Acquire));
         let mut room = Vec::new();
         for shard in &inner.shards {
             let shard = shard.lock();
             let live = shard.iter().filter(|(id, entry)| {
-                let known =
-                    world.forms.get(&entry.form).filter(|_| id.kind & RemoteCell::PAIR == 0 && entry.holds());
+                let known = catalog
+                    .forms
+                    .get(&entry.form)
+                    .filter(|_| id.kind & RemoteCell::PAIR == 0 && entry.holds());
                 known.is_some_and(|known| known.plan.expires(entry.show(&known.plan, &mut room)).0 > horizon)
             });
             census.cells += live.count() as u64;

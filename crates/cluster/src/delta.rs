@@ -15,7 +15,7 @@ use crate::remote::{CellChange, CellImage};
 pub(crate) enum CellOperation {
     /// Amounts to counters.
     Counters(Time, CounterAmounts),
-    /// An event of a track, and so many sightings before it that a sketch has counted.
+    /// An event of an aggregate, and so many sightings before it that a sketch has counted.
     Value {
         time: Time,
         value: Option<i64>,

@@ -44,7 +44,7 @@ impl ClusterCore {
     /// case, may not have been are in doubt then.
     pub(crate) async fn decide(
         self: &Arc<ClusterCore>,
-        world: &ClusterCatalog,
+        catalog: &ClusterCatalog,
         call: &ObserveCall<'_>,
         verdicts: &mut MarkStatuses,
     ) -> ExactLimitReadings {
@@ -52,7 +52,7 @@ impl ClusterCore {
         let landing = Arc::new(InFlightGuard(flight.clone()));
         let mut readings = Vec::new();
         let mut items = Vec::new();
-        for (request, reading, planned, observation) in call.exact(world) {
+        for (request, reading, planned, observation) in call.exact(catalog) {
             let cell = RemoteCell { key: observation.key, form: planned.known.form.clone() };
             let mut windows = planned.statistic.measure.windows().iter().copied();
             let ask = ExactLimitRequest {

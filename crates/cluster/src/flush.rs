@@ -43,7 +43,7 @@ impl ClusterCore {
         let is_draining = self.is_draining.load(Ordering::Acquire);
         // Requests that are adding end first: what they have added is then in the journal.
         let _cutting = self.adding.write();
-        let world = self.catalog();
+        let catalog = self.catalog();
         let mut outgoing = Vec::new();
         for (number, shard) in self.shards.iter().enumerate() {
             let mut shard = shard.lock();
@@ -53,7 +53,7 @@ impl ClusterCore {
                 }
                 shard.parts[at].advance();
                 if shard.parts[at].waiting.is_none() {
-                    shard.cut(at, &world, now, self.settings.flush_every);
+                    shard.cut(at, &catalog, now, self.settings.flush_every);
                 }
                 let part = &mut shard.parts[at];
                 if let Some(sending) = part.waiting.clone() {
@@ -71,9 +71,10 @@ impl ClusterCore {
         let safe = self.wal.safe().await;
         let sent = self.environment.now();
         if safe.is_ok() {
-            let world = self.catalog();
+            let catalog = self.catalog();
             let horizon = Time(self.horizon.load(Ordering::Acquire));
-            let batches: Vec<WriteBatch> = outgoing.iter().map(|each| each.batch(&world, horizon)).collect();
+            let batches: Vec<WriteBatch> =
+                outgoing.iter().map(|each| each.batch(&catalog, horizon)).collect();
             let counts = &self.counts;
             counts.batches.fetch_add(batches.len() as u64, Ordering::Relaxed);
             let writes = batches.iter().map(|batch| batch.writes.len() as u64).sum();
@@ -82,12 +83,12 @@ impl ClusterCore {
         }
         let why = || RemoteError::Unexpected("there is no answer to it".into());
         let mut results = results.into_iter();
-        let (world, now) = (self.catalog(), self.environment.now());
+        let (catalog, now) = (self.catalog(), self.environment.now());
         for each in outgoing {
             let result = results.next().unwrap_or_else(|| Err(why()));
             let mut shard = self.shards[each.shard].lock();
             if let Ok(WriteOutcome::Behind(has)) = result {
-                shard.split(each.at, has, &world, now, self.settings.batch_bytes_max);
+                shard.split(each.at, has, &catalog, now, self.settings.batch_bytes_max);
             }
             let Some(part) = shard.parts.get_mut(each.at) else { continue };
             part.is_busy = false;
@@ -189,14 +190,14 @@ impl ClusterCore {
 
     fn learn(&self, partition: Partition, number: u64) {
         let (shard, at) = self.place(partition);
-        let (world, now, mut lost) = (self.catalog(), self.environment.now(), 0);
+        let (catalog, now, mut lost) = (self.catalog(), self.environment.now(), 0);
         // What is pending keeps its number until the journal knows the new one.
         let _cutting = self.adding.write();
         let bytes_max = self.settings.batch_bytes_max;
-        let added = self.shards[shard].lock().learn(at, number, &world, (now, bytes_max), &mut lost);
+        let added = self.shards[shard].lock().learn(at, number, &catalog, (now, bytes_max), &mut lost);
         if !added.is_empty() {
             let record = WalRecord::Addition { had: Vec::new(), refused: Vec::new(), added };
-            self.wal.append(&record, &|form| world.words_of(form));
+            self.wal.append(&record, &|form| catalog.words_of(form));
         }
         self.lost(lost);
     }
@@ -238,13 +239,13 @@ impl ClusterCore {
                 }
             }
         }
-        let world = self.catalog();
+        let catalog = self.catalog();
         let mut batches: HashMap<Partition, ReplayedBatches> = HashMap::new();
         for record in records {
             let WalRecord::Addition { added, .. } = record else { continue };
             for WalAddition { partition, number, cell, form, op } in added {
                 let Some((has, end)) = ranges.get(&partition) else { continue };
-                if let Some(known) = world.forms.get(&form)
+                if let Some(known) = catalog.forms.get(&form)
                     && *has < number
                     && number <= *end
                 {
@@ -265,7 +266,7 @@ impl ClusterCore {
             lost += (end - has.min(end)).saturating_sub(found.len() as u64);
             let mut previous = has;
             let mut groups = VecDeque::new();
-            for (number, all) in sums_of(&found, &world, self.settings.batch_bytes_max) {
+            for (number, all) in sums_of(&found, &catalog, self.settings.batch_bytes_max) {
                 let item = |((id, form), delta)| BatchItem::new(id, form, Arc::new(delta));
                 let deltas = Arc::new(all.into_iter().map(item).collect());
                 groups.push_back(UnacknowledgedBatch { number, previous, deltas });
@@ -341,7 +342,7 @@ impl ClusterCore {
 
     /// Writes the sums of all that the cluster has not, so that the rest of the journal can go.
     fn checkpoint(self: &Arc<ClusterCore>) {
-        let world = self.catalog();
+        let catalog = self.catalog();
         let (segment, position) = {
             let _cutting = self.adding.write();
             let mut records = Vec::new();
@@ -356,7 +357,7 @@ impl ClusterCore {
             }
             let intents = self.intents.list();
             records.extend(intents.into_iter().map(|(token, request)| WalRecord::Intent(token, request)));
-            self.wal.checkpoint(&records, &|form| world.words_of(form))
+            self.wal.checkpoint(&records, &|form| catalog.words_of(form))
         };
         let inner = self.clone();
         self.environment.spawn(Box::pin(async move {

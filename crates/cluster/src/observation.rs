@@ -44,21 +44,21 @@ impl ClusterCore {
         self: &Arc<ClusterCore>,
         requests: &[ObserveRequest],
     ) -> Result<ObserveOutcomes, LedgerError> {
-        let world = self.catalog();
-        let call = self.call(&world, requests)?;
+        let catalog = self.catalog();
+        let call = self.call(&catalog, requests)?;
         if requests.iter().any(ObserveRequest::adds) {
             self.check_writable()?;
         }
         let running = self.running.begin();
-        let mut intents = self.intend(&world, requests).await?;
+        let mut intents = self.intend(&catalog, requests).await?;
         let claiming = intents.claim();
         let decide = async {
             let mut verdicts = intents.verdicts(claiming).await;
-            let decisions = self.decide(&world, &call, &mut verdicts).await;
+            let decisions = self.decide(&catalog, &call, &mut verdicts).await;
             (verdicts, decisions)
         };
-        let (verdicts, decisions) = join(decide, self.gather(&world, &call, running.stamp)).await.0;
-        let (outcomes, position) = self.apply(&world, &call, &verdicts, &decisions, running.stamp);
+        let (verdicts, decisions) = join(decide, self.gather(&catalog, &call, running.stamp)).await.0;
+        let (outcomes, position) = self.apply(&catalog, &call, &verdicts, &decisions, running.stamp);
         drop(intents);
         if let Some(position) = position {
             self.wal.settled(position).await?;
@@ -68,11 +68,11 @@ impl ClusterCore {
 
     pub(crate) fn call<'a>(
         &self,
-        world: &ClusterCatalog,
+        catalog: &ClusterCatalog,
         requests: &'a [ObserveRequest],
     ) -> Result<ObserveCall<'a>, LedgerError> {
         let mut plans = Vec::with_capacity(requests.iter().map(|request| request.observations.len()).sum());
-        requests.iter().try_for_each(|request| world.check(request, &mut plans))?;
+        requests.iter().try_for_each(|request| catalog.check(request, &mut plans))?;
         let mut places = Vec::with_capacity(plans.len());
         for (request, number) in requests.iter().zip(0..) {
             for (observation, at) in request.observations.iter().zip(0..) {
@@ -95,7 +95,7 @@ impl ClusterCore {
     /// Has the cluster asked for what is not known.
     pub(crate) async fn gather(
         self: &Arc<ClusterCore>,
-        world: &Arc<ClusterCatalog>,
+        catalog: &Arc<ClusterCatalog>,
         call: &ObserveCall<'_>,
         stamp: u64,
     ) {
@@ -109,7 +109,7 @@ impl ClusterCore {
                 for place in group {
                     let Some(observation) = place.of(call.requests) else { continue };
                     let Observation { key, add, .. } = observation;
-                    let planned = &world.plans[usize::from(place.plan)];
+                    let planned = &catalog.plans[usize::from(place.plan)];
                     if planned.is_exact {
                         continue;
                     }
@@ -128,7 +128,7 @@ impl ClusterCore {
             if attempt == 0 {
                 self.counts.looked(&lookup);
             }
-            let was_void = self.read(lookup, world).await;
+            let was_void = self.read(lookup, catalog).await;
             let is_late = self.environment.now() >= start + self.settings.within;
             if !was_void || is_late {
                 return;
@@ -139,7 +139,7 @@ impl ClusterCore {
     /// Reads and adds. Answers up to where the journal is to be safe, if anything was added.
     pub(crate) fn apply(
         &self,
-        world: &ClusterCatalog,
+        catalog: &ClusterCatalog,
         call: &ObserveCall<'_>,
         verdicts: &MarkStatuses,
         decisions: &ExactLimitReadings,
@@ -179,9 +179,9 @@ impl ClusterCore {
                 // Between two observations: what one adds to an owner and to a mark is of one batch.
                 let id = CellId::of(observation.key);
                 if cells.shard.is_full(id, self.settings.batch_bytes_max) {
-                    cells.shard.seal(id, world, self.environment.now());
+                    cells.shard.seal(id, catalog, self.environment.now());
                 }
-                let planned = &world.plans[usize::from(place.plan)];
+                let planned = &catalog.plans[usize::from(place.plan)];
                 if planned.is_exact {
                     let told = decisions.read(place.reading, planned, &mut scratch.values);
                     outcomes.set_reading(place.reading as usize, told, &scratch.values);
@@ -200,7 +200,7 @@ impl ClusterCore {
         }
         let tokens: Vec<ClaimToken> = had.iter().chain(&refused).copied().collect();
         let record = WalRecord::Addition { had, refused, added };
-        let position = self.wal.append(&record, &|form| world.words_of(form));
+        let position = self.wal.append(&record, &|form| catalog.words_of(form));
         self.intents.settle(&tokens);
         (outcomes, Some(position))
     }

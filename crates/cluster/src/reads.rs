@@ -35,17 +35,17 @@ impl ClusterCore {
     pub(crate) async fn read(
         self: &Arc<ClusterCore>,
         lookup: CacheLookup,
-        world: &Arc<ClusterCatalog>,
+        catalog: &Arc<ClusterCatalog>,
     ) -> bool {
         let CacheLookup { missing, old, flights, .. } = lookup;
         let (flight, was_void) = (missing.flight.clone(), missing.was_void.clone());
         let is_needed = !missing.is_empty();
         for wanted in [missing, old] {
             if !wanted.is_empty() {
-                let (inner, world) = (self.clone(), world.clone());
+                let (inner, catalog) = (self.clone(), catalog.clone());
                 let landing = InFlightGuard(wanted.flight.clone());
                 self.environment.spawn(Box::pin(async move {
-                    inner.fetch(wanted, &world).await;
+                    inner.fetch(wanted, &catalog).await;
                     drop(landing);
                 }));
             }
@@ -59,12 +59,12 @@ impl ClusterCore {
         was_void.load(Ordering::Acquire)
     }
 
-    async fn fetch(&self, wanted: PlannedReads, world: &ClusterCatalog) {
+    async fn fetch(&self, wanted: PlannedReads, catalog: &ClusterCatalog) {
         let PlannedReads { cells, mut places, acknowledged, was_void, .. } = wanted;
         let asked = self.environment.now();
         let read = |(partition, ids): (&Partition, &Vec<(CellId, u32)>)| {
             let cell = |(id, form): &(CellId, u32)| {
-                Some(RemoteCell { key: id.key(), form: world.forms.get(form)?.form.clone() })
+                Some(RemoteCell { key: id.key(), form: catalog.forms.get(form)?.form.clone() })
             };
             let places = places.get(partition).into_iter().flatten().map(SketchRead::name).collect();
             PartitionRead { partition: *partition, cells: ids.iter().filter_map(cell).collect(), places }
@@ -90,7 +90,7 @@ impl ClusterCore {
             let mut shard = self.shards[shard].lock();
             let places = places.remove(&partition).unwrap_or_default();
             places.iter().zip(found.sightings).for_each(|(place, counts)| place.raise(partition, counts));
-            shard.split(at, found.number, world, asked, self.settings.batch_bytes_max);
+            shard.split(at, found.number, catalog, asked, self.settings.batch_bytes_max);
             let before = acknowledged.get(&partition).copied().unwrap_or(0);
             if found.number < before {
                 was_void.store(true, Ordering::Release);
@@ -103,7 +103,7 @@ impl ClusterCore {
                 part.chain.saw(found.writer, found.number, part.acknowledged, asked)
             });
             for ((id, form), image) in ids.into_iter().zip(found.images) {
-                let words = match image.map(|image| restore(world, form, &image)) {
+                let words = match image.map(|image| restore(catalog, form, &image)) {
                     None => Vec::new(),
                     Some(Ok(words)) => words,
                     Some(Err(why)) => {
@@ -114,7 +114,7 @@ impl ClusterCore {
                 };
                 // Whoever takes from an exact limit writes no batch, so such an image is as old as its reading.
                 let Key { space, kind, .. } = id.key();
-                let is_limit = world.planned(space, kind).is_ok_and(|planned| planned.is_limit);
+                let is_limit = catalog.planned(space, kind).is_ok_and(|planned| planned.is_limit);
                 let link = if is_limit { ChainId::NONE } else { link };
                 if !shard.arrive(id, form, found.number, words, (asked, link)) {
                     was_void.store(true, Ordering::Release);
@@ -124,7 +124,7 @@ impl ClusterCore {
     }
 }
 
-fn restore(world: &ClusterCatalog, form: u32, image: &CellImage) -> Result<Vec<u64>, &'static str> {
-    let known = world.forms.get(&form).ok_or("it has no definition")?;
+fn restore(catalog: &ClusterCatalog, form: u32, image: &CellImage) -> Result<Vec<u64>, &'static str> {
+    let known = catalog.forms.get(&form).ok_or("it has no definition")?;
     known.plan.restore(image.first, image.last, &image.content)
 }

@@ -18,14 +18,14 @@ const TOGETHER: usize = 256;
 impl ClusterCore {
     /// Claims again what nobody waits for any more.
     pub(crate) fn resolve(self: &Arc<ClusterCore>, now: Duration) {
-        let world = self.catalog();
+        let catalog = self.catalog();
         let (mut again, mut claims, mut gone) = (Vec::new(), Vec::new(), Vec::new());
         for (token, intent) in self.intents.0.lock().iter_mut() {
             if intent.is_held || now < intent.not_before || again.len() >= TOGETHER {
                 continue;
             }
             intent.is_held = true;
-            match claim_of(&world, *token, &intent.request) {
+            match claim_of(&catalog, *token, &intent.request) {
                 Some(claim) => {
                     claims.push(claim);
                     again.push((*token, intent.request.clone(), intent.attempts));
@@ -64,19 +64,19 @@ impl ClusterCore {
 
     /// Adds a request whose mark is its own: without an answer, after its caller has gone.
     async fn settle(self: &Arc<ClusterCore>, token: ClaimToken, request: &ObserveRequest) {
-        let world = self.catalog();
+        let catalog = self.catalog();
         let requests = std::slice::from_ref(request);
         let running = self.running.begin();
         // What it was checked against may be gone.
-        let Ok(call) = self.call(&world, requests) else {
+        let Ok(call) = self.call(&catalog, requests) else {
             let _adding = self.adding.read();
             let record = WalRecord::Addition { had: vec![token], refused: Vec::new(), added: Vec::new() };
             self.wal.append(&record, &|_| None);
             self.intents.settle(&[token]);
             return;
         };
-        self.gather(&world, &call, running.stamp).await;
+        self.gather(&catalog, &call, running.stamp).await;
         // What it takes from exact limits may have been taken before a crash: it is not taken again.
-        self.apply(&world, &call, &MarkStatuses::had(token), &ExactLimitReadings::default(), running.stamp);
+        self.apply(&catalog, &call, &MarkStatuses::had(token), &ExactLimitReadings::default(), running.stamp);
     }
 }

@@ -22,7 +22,7 @@ const COMMENTS: [(&str, &str); 5] = [
          https://www.google.com/url?q=https%3A%2F%2Fevil.example.org%2Fstart and http://bit.example/x7Gh for how it works.",
     ),
     (
-        "disguised",
+        "obfuscated",
         "E\u{430}rn m\u{43E}n\u{435}y n0w, c\u{430}ll eight zero zero 5 5 5 1239 \u{1F4B0}\u{1F4B0} j o i n  u s at joe (at) example (dot) com, \
          hxxp://bad[.]example/x and V.I.A.G.R.A for l\u{435}ss, \u{1D41F}\u{1D42B}\u{1D41E}\u{1D41E} \u{2776}\u{2777}\u{2778} today only!!",
     ),

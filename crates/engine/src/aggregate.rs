@@ -1,4 +1,4 @@
-//! A track's values, as they are shown.
+//! An aggregate's values, as they are shown.
 
 use event::Value;
 use plan::aggregate::{LAST_VALUE, column};

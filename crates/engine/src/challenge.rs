@@ -11,9 +11,9 @@
 use event::{Span, Time};
 use gate::challenge::{ChallengeRefusal, OpenedChallenge};
 use gate::keyring::SigningPurpose;
-use gate::pass::{Pass, PassRefusal, PassWay};
+use gate::pass::{Pass, PassMethod, PassRefusal};
 use journal::RecordId;
-use plan::{FailureMode, Pipeline, ScriptlessWay};
+use plan::{FailureMode, Pipeline, ScriptlessMethod};
 use stats::LedgerError;
 
 use crate::Engine;
@@ -107,13 +107,13 @@ impl Engine {
         let of = ChallengeLabel { pipeline: pipeline.name.clone(), rule };
         self.metrics.challenges.solved_in(&of, took);
         let lifetime = pipeline.challenge.as_ref().map_or(Span(0), |plan| plan.pass);
-        Ok(self.earn(event, PassWay::Work, lifetime, opened.token(), now))
+        Ok(self.earn(event, PassMethod::Work, lifetime, opened.token(), now))
     }
 
     /// Returns the sign that a client which waits has loaded what the page shows; `None` where its place is none.
     pub fn mark_rendered(&self, event: &UnkeyedEvent, place: &[u8], now: Time) -> Option<String> {
         let place = self.waiting_place(event, SigningPurpose::Waiting, place, now).ok()?;
-        Some(Pass { way: PassWay::Rendered, ..place }.sign(&self.keyring, SigningPurpose::Rendered))
+        Some(Pass { method: PassMethod::Rendered, ..place }.sign(&self.keyring, SigningPurpose::Rendered))
     }
 
     /// Gives a pass to a visitor who runs no scripts, and has waited; where the pipeline asks for it also loaded what the page
@@ -129,7 +129,7 @@ impl Engine {
         now: Time,
     ) -> Result<EarnedPass, ChallengeRefusal> {
         let waited = self.waited(event, place, mark, now).await;
-        let word = waited.as_ref().map_or_else(|refusal| refusal.word(), |(way, _)| way.word());
+        let word = waited.as_ref().map_or_else(|refusal| refusal.word(), |(method, _)| method.word());
         self.count_challenge(event.pipeline(), None, word);
         waited.map(|(_, pass)| pass)
     }
@@ -140,23 +140,23 @@ impl Engine {
         place: &[u8],
         mark: Option<&[u8]>,
         now: Time,
-    ) -> Result<(PassWay, EarnedPass), ChallengeRefusal> {
+    ) -> Result<(PassMethod, EarnedPass), ChallengeRefusal> {
         let waiting = self.waiting_place(event, SigningPurpose::Waiting, place, now)?;
         let plan = event.pipeline().challenge.as_ref().ok_or(ChallengeRefusal::OtherPurpose)?;
         let is_marked = || {
             let mark = self.waiting_place(event, SigningPurpose::Rendered, mark.unwrap_or_default(), now);
             mark.is_ok_and(|mark| mark.id == waiting.id)
         };
-        let way = match plan.without_scripts.ok_or(ChallengeRefusal::OtherPurpose)? {
-            ScriptlessWay::Waited => PassWay::Waited,
-            ScriptlessWay::Rendered if is_marked() => PassWay::Rendered,
-            ScriptlessWay::Rendered => return Err(ChallengeRefusal::Unsolved),
+        let method = match plan.without_scripts.ok_or(ChallengeRefusal::OtherPurpose)? {
+            ScriptlessMethod::Waited => PassMethod::Waited,
+            ScriptlessMethod::Rendered if is_marked() => PassMethod::Rendered,
+            ScriptlessMethod::Rendered => return Err(ChallengeRefusal::Unsolved),
         };
         if now < waiting.issued + plan.wait {
             return Err(ChallengeRefusal::Unsolved);
         }
         self.use_for(event, "waiting", place, waiting.issued + waiting.lifetime, now).await?;
-        Ok((way, self.earn(event, way, plan.pass_without_scripts, place, now)))
+        Ok((method, self.earn(event, method, plan.pass_without_scripts, place, now)))
     }
 
     fn waiting_place(
@@ -194,7 +194,7 @@ impl Engine {
     fn earn(
         &self,
         event: &UnkeyedEvent,
-        way: PassWay,
+        method: PassMethod,
         lifetime: Span,
         token: &[u8],
         now: Time,
@@ -204,7 +204,7 @@ impl Engine {
         // The token is random and used once, so its hash is a name that no other pass has.
         let name = [b"\0gate\0pass\0".as_slice(), token].concat();
         let pass = Pass {
-            way,
+            method,
             id: self.secret.shingle(&name).0,
             issued: now,
             lifetime,

@@ -66,7 +66,7 @@ pub(crate) struct ContentKeys {
     /// Held by who replaces the file.
     replacing: Mutex<()>,
     /// True once it was told that there is no key.
-    is_told: AtomicBool,
+    is_reported: AtomicBool,
 }
 
 /// The content of a decision: the facts that are not logged in the clear, and the reasons with the values that they saw.
@@ -163,7 +163,7 @@ impl ContentKeys {
             match self.encrypted(id, &pipeline.version, &SealedContent { facts: content, reasons }) {
                 Some(bytes) => facts.set(sealed, Value::Bytes(bytes.into())),
                 // It is left out rather than written in the clear.
-                None if !self.is_told.swap(true, Ordering::Relaxed) => {
+                None if !self.is_reported.swap(true, Ordering::Relaxed) => {
                     tracing::error!("content cannot be encrypted, and is left out of the journal");
                 }
                 None => {}

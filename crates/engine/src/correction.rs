@@ -561,7 +561,7 @@ impl Corrector<'_> {
         }));
     }
 
-    /// Adds to a track's sum. What else a track keeps, its greatest value and the number of events, stays.
+    /// Adds to an aggregate's sum. What else an aggregate keeps, its greatest value and the number of events, stays.
     fn add_value(
         &mut self,
         row: &DecisionRow,
@@ -680,7 +680,7 @@ fn rejudged(backtest: &Backtest, row: &DecisionRow, rule: TableIndex<Rule>) -> O
     Some(RejudgedRow { without: Some(outcome.action()), share })
 }
 
-/// Returns true if what was added to a track can be taken back: it has sums, and no least or greatest value.
+/// Returns true if what was added to an aggregate can be taken back: it has sums, and no least or greatest value.
 fn is_of_sums(plan: &KindPlan) -> bool {
     let is_extreme = |column: &AggregateColumn| matches!(column, AggregateColumn::Min | AggregateColumn::Max);
     plan.aggregate.iter().next().is_some() && !plan.aggregate.iter().any(is_extreme)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use event::Kind;
 use journal::{JournalError, RecordId};
 use plan::ConfigProblems;
-use stats::{LedgerError, NumberRegisterError, RegisteredName};
+use stats::{LedgerError, NumberRegistryError, RegisteredName};
 
 /// Reasons not to make or use a data directory.
 #[derive(Debug, thiserror::Error)]
@@ -81,12 +81,12 @@ impl DirectoryError {
 /// Reasons for names without numbers.
 #[derive(Debug, thiserror::Error)]
 pub enum NumberError {
-    /// The register's files.
+    /// The registry's files.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
-    /// The register itself.
+    /// The registry itself.
     #[error(transparent)]
-    Register(#[from] NumberRegisterError),
+    Registry(#[from] NumberRegistryError),
     /// The place that several nodes share.
     #[error("names get their numbers in the cluster, and it cannot be asked: {0}")]
     Shared(String),

@@ -164,7 +164,7 @@ pub struct ExplainedKey {
     pub last: Option<Time>,
     /// Counts that are not zero: counter, window, count.
     pub counts: Vec<(String, Span, u64)>,
-    /// The values that a track has beside first and last time: `count`, `sum`, `min`, `max`, `decayed_1h`.
+    /// The values that an aggregate has beside first and last time: `count`, `sum`, `min`, `max`, `decayed_1h`.
     pub values: Vec<(String, Value)>,
 }
 
@@ -566,7 +566,7 @@ fn explain_keys(
             first: reading.first,
             last: reading.last,
             counts: counts(&reading, &description.counters, &description.windows),
-            values: aggregate::values(&description.track, &reading),
+            values: aggregate::values(&description.aggregate, &reading),
         };
         explained.push(key);
     }

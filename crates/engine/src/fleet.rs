@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::Engine;
 use crate::condition::Impact;
 use crate::directory::NumberAllotment;
-use crate::learners::{LearnerName, LessonRegister, SharedModelState};
+use crate::learners::{LearnerName, SharedModelState, TrainingStreams};
 
 /// The name of the condition of a node that cannot learn what others have taught.
 pub(crate) const MODELS_BEHIND: &str = "models-behind";
@@ -21,22 +21,22 @@ pub(crate) const MODELS_BEHIND: &str = "models-behind";
 /// The entries of nodes, by their numbers.
 pub type NodeEntries = BTreeMap<NodeNumber, String>;
 
-/// The register of the nodes that share statistics.
-pub trait NodeRegister: Send + Sync {
+/// The registry of the nodes that share statistics.
+pub trait NodeRegistry: Send + Sync {
     /// Returns the number of this node, which it has for good.
     fn number(&self) -> NodeNumber;
 
     /// Says something of this node where all can read it, and returns what all nodes have said last, this one included. Blocks.
     ///
     /// # Errors
-    /// Says why the register cannot be asked.
+    /// Says why the registry cannot be asked.
     fn announce(&self, entry: String) -> Result<NodeEntries, String>;
 
-    /// Takes what a node has said of itself out of the register, until it says something again; its number stays its own. Returns
+    /// Takes what a node has said of itself out of the registry, until it says something again; its number stays its own. Returns
     /// false if there is nothing of it. Blocks.
     ///
     /// # Errors
-    /// Says why the register cannot be asked.
+    /// Says why the registry cannot be asked.
     fn forget(&self, number: NodeNumber) -> Result<bool, String>;
 }
 
@@ -105,17 +105,17 @@ pub struct ChangePage {
 }
 
 /// The list of changes that nodes share: the last one of each subject, in one order.
-pub trait ChangeRegister: Send + Sync {
+pub trait ChangeRegistry: Send + Sync {
     /// Returns the changes behind a place; `None` if some of those before it are forgotten. Blocks.
     ///
     /// # Errors
-    /// Says why the register cannot be asked.
+    /// Says why the registry cannot be asked.
     fn since(&self, position: ChangePosition) -> Result<Option<ChangePage>, String>;
 
     /// Puts changes behind the others, of which those may go that ended before a time; returns for how many there was no room. Blocks.
     ///
     /// # Errors
-    /// Says why the register cannot be asked; then they can be put there again.
+    /// Says why the registry cannot be asked; then they can be put there again.
     fn append(&self, changes: Vec<SharedChange>, horizon: Time) -> Result<usize, String>;
 }
 
@@ -137,45 +137,45 @@ impl SharedState {
 }
 
 /// The place where nodes share what was posted over their files.
-pub trait RulesRegister: Send + Sync {
+pub trait RulesRegistry: Send + Sync {
     /// Returns the last state. Blocks.
     ///
     /// # Errors
-    /// Says why the register cannot be asked.
+    /// Says why the registry cannot be asked.
     fn last(&self) -> Result<SharedState, String>;
 
     /// Returns the text of a state. Blocks.
     ///
     /// # Errors
-    /// Says why the register cannot be asked, or that it does not have the text.
+    /// Says why the registry cannot be asked, or that it does not have the text.
     fn text(&self, state: &SharedState) -> Result<String, String>;
 
     /// Puts a state with its text behind the one before it; returns false if another node has put one there. Blocks.
     ///
     /// # Errors
-    /// Says why the register cannot be asked.
+    /// Says why the registry cannot be asked.
     fn put(&self, state: &SharedState, text: String) -> Result<bool, String>;
 }
 
-/// The registers that nodes share with their statistics.
-pub struct SharedRegisters {
+/// The registries that nodes share with their statistics.
+pub struct SharedRegistries {
     /// The numbers of names.
     pub numbers: Box<dyn NumberAllotment>,
     /// The nodes.
-    pub nodes: Box<dyn NodeRegister>,
+    pub nodes: Box<dyn NodeRegistry>,
     /// The servers.
     pub shards: Box<dyn ShardMonitor>,
     /// The rules that were posted.
-    pub rules: Box<dyn RulesRegister>,
-    /// The lessons of linear models; `None` where each node has models of its own.
-    pub lessons: Option<Box<dyn LessonRegister>>,
+    pub rules: Box<dyn RulesRegistry>,
+    /// The training examples of linear models; `None` where each node has models of its own.
+    pub examples: Option<Box<dyn TrainingStreams>>,
     /// The bans, and the exceptions of limits that were posted.
-    pub changes: Box<dyn ChangeRegister>,
+    pub changes: Box<dyn ChangeRegistry>,
 }
 
 impl Engine {
-    /// The register of the nodes that share this node's statistics; `None` for a node of its own.
-    pub fn node_register(&self) -> Option<&dyn NodeRegister> {
+    /// The registry of the nodes that share this node's statistics; `None` for a node of its own.
+    pub fn node_registry(&self) -> Option<&dyn NodeRegistry> {
         self.shared.as_ref().map(|shared| &*shared.nodes)
     }
 
@@ -184,18 +184,18 @@ impl Engine {
         self.shared.as_ref().map(|shared| &*shared.shards)
     }
 
-    /// The register of lessons; `None` where linear models are this node's alone.
-    pub(crate) fn lesson_register(&self) -> Option<&dyn LessonRegister> {
-        self.shared.as_ref().and_then(|shared| shared.lessons.as_deref())
+    /// The streams of training examples; `None` where linear models are this node's alone.
+    pub(crate) fn training_streams(&self) -> Option<&dyn TrainingStreams> {
+        self.shared.as_ref().and_then(|shared| shared.examples.as_deref())
     }
 
     /// Sends what this node has taught linear models to the others, and learns what they have taught. Blocks.
     ///
     /// # Errors
     /// Says what went wrong, which is a condition of the node until it goes well again. What is to be sent waits.
-    pub fn exchange_lessons(&self) -> Result<(), String> {
-        let Some(register) = self.lesson_register() else { return Ok(()) };
-        let exchanged = self.learners.exchange(register, LearnerName::named(&self.plan().pipelines));
+    pub fn exchange_examples(&self) -> Result<(), String> {
+        let Some(registry) = self.training_streams() else { return Ok(()) };
+        let exchanged = self.learners.exchange(registry, LearnerName::named(&self.plan().pipelines));
         self.health().set(MODELS_BEHIND, Impact::Degraded, exchanged.as_ref().err().cloned());
         exchanged
     }

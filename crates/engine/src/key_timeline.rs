@@ -76,7 +76,7 @@ pub struct KeyStatistics {
     pub counters: Vec<String>,
     /// Trailing windows and, for each counter in order, what was counted in them.
     pub windows: Vec<(Span, Vec<u64>)>,
-    /// The values that a track has beside first and last time: `count`, `sum`, `min`, `max`, `decayed_1h`.
+    /// The values that an aggregate has beside first and last time: `count`, `sum`, `min`, `max`, `decayed_1h`.
     pub values: Vec<(String, Value)>,
     /// The trust that all this deserves.
     pub quality: Quality,
@@ -124,7 +124,7 @@ pub struct KeyTimeline {
     pub counters: Vec<String>,
     /// Trailing windows and, for each counter in order, what was counted in them.
     pub windows: Vec<(Span, Vec<u64>)>,
-    /// The values that a track has beside first and last time: `count`, `sum`, `min`, `max`, `decayed_1h`.
+    /// The values that an aggregate has beside first and last time: `count`, `sum`, `min`, `max`, `decayed_1h`.
     pub values: Vec<(String, Value)>,
     /// The trust that all this deserves. Estimated without a timeline is a key that is not admitted yet.
     pub quality: Quality,

@@ -7,7 +7,7 @@ use plan::{LinearView, Pipeline};
 use stats::{Addition, Evidence, LedgerError, Observation, ObserveRequest};
 
 use crate::Engine;
-use crate::learners::LessonCounts;
+use crate::learners::TrainingCounts;
 use crate::pipeline::classifiers;
 
 /// The state of a classifier.
@@ -20,7 +20,7 @@ pub struct ClassifierState {
     /// The kind each of whose keys has a classifier of its own.
     pub per: Option<String>,
     /// The events that it was taught; `None` where each key has its own.
-    pub learned: Option<LessonCounts>,
+    pub learned: Option<TrainingCounts>,
     /// Feedback classes that teach it that an event is bad, or good, or to forget.
     pub classes: [Vec<String>; 3],
     /// True if it also learns from verdicts.
@@ -37,7 +37,7 @@ pub struct LinearState {
     /// True for the one that learns the place of events on this site, and not their contents.
     pub is_of_site: bool,
     /// The events that it was taught.
-    pub learned: LessonCounts,
+    pub learned: TrainingCounts,
 }
 
 /// The state of a model that was trained elsewhere.
@@ -79,7 +79,7 @@ impl Engine {
             known.extend(outcomes.readings(0).iter().map(|view| {
                 let Evidence { bad, good, .. } = Evidence::of(|window, column| view.sum(window, column));
                 let count = |count: i64| u64::try_from(count).unwrap_or(0);
-                LessonCounts { good: count(good), bad: count(bad) }
+                TrainingCounts { good: count(good), bad: count(bad) }
             }));
         }
         let mut known = known.into_iter();

@@ -86,7 +86,7 @@ pub use directory::exchange::{
 };
 pub use directory::snapshot::{KeptSnapshot, RestoreError};
 pub use directory::verification::{DirectoryPart, DirectoryVerification, Repairs};
-pub use directory::{Directory, LooseModes, Missing, NumberAllotment};
+pub use directory::{Directory, LooseModes, MissingFile, NumberAllotment};
 pub use drift::{CalibrationDrift, PromiseDrift};
 pub use erasure::{ErasureFailure, ErasureOrder, ErasureOutcome, ErasurePhase, ErasureProgress};
 pub use error::{DecisionLookupError, DirectoryError, EngineOpenError, NumberError, PieceError, UnknownName};
@@ -96,16 +96,16 @@ pub use explanation::{
 };
 pub use feedback::{FeedbackError, FeedbackInput, FeedbackOutcome, ReporterStanding};
 pub use fleet::{
-    CHANGE_SUBJECT_BYTES, ChangePage, ChangePosition, ChangeRegister, NodeEntries, NodeRegister,
-    RulesRegister, ShardHealth, ShardMonitor, SharedChange, SharedChangeKind, SharedRegisters, SharedState,
+    CHANGE_SUBJECT_BYTES, ChangePage, ChangePosition, ChangeRegistry, NodeEntries, NodeRegistry,
+    RulesRegistry, ShardHealth, ShardMonitor, SharedChange, SharedChangeKind, SharedRegistries, SharedState,
 };
 pub use judge::Severity;
 pub use judged_scores::{PipelineCalibration, PromisedLine};
 pub use key_timeline::{HotKey, KeyName, KeyStatistics, KeyStatisticsError, KeyTimeline, Ranking};
 pub use learner_states::{ClassifierState, LinearState, ModelState};
 pub use learners::{
-    LessonBounds, LessonCounts, LessonId, LessonPage, LessonPosition, LessonReceipt, LessonRegister,
-    ModelSnapshot, RelearnError, SharedLesson, SharedModelName, SharedModelState, SnapshotStream,
+    ExampleId, ExamplePage, ExamplePosition, ExampleReceipt, ModelSnapshot, RelearnError, SharedExample,
+    SharedModelName, SharedModelState, SnapshotStream, TrainingBounds, TrainingCounts, TrainingStreams,
 };
 pub use limit_ranking::{FullestKey, LimitFill};
 pub use maintenance::{MaintenanceError, SnapshotError, SyncError};
@@ -128,8 +128,8 @@ pub use reputation_ranking::{RankedReputation, ReputationRanking};
 pub use review::{ReviewInput, ReviewKeyError, ReviewedItem};
 pub use review_queue::{
     AlikeReviews, REVIEW_COMMENTS_MAX, REVIEW_TEXT_BYTES_MAX, ReviewAgreement, ReviewCensus, ReviewClaim,
-    ReviewComment, ReviewCursor, ReviewError, ReviewEscalation, ReviewFilter, ReviewItem, ReviewOrder,
-    ReviewOutcome, ReviewPage, ReviewQueue, ReviewState, ReviewVerdict, ReviewWord, ReviewWordError,
+    ReviewComment, ReviewCursor, ReviewError, ReviewEscalation, ReviewFilter, ReviewItem, ReviewNameError,
+    ReviewOrder, ReviewOutcome, ReviewPage, ReviewQueue, ReviewState, ReviewVerdict, ReviewVote,
     ReviewerRecord, UnequalKey, VerdictCounts, VotePairCounts, VoteTimes,
 };
 pub use rule_notices::RuleNotice;
@@ -196,7 +196,7 @@ pub struct Engine {
     keyring: Keyring,
     ledger: LedgerHome,
     /// The registers that nodes share with their statistics.
-    shared: Option<SharedRegisters>,
+    shared: Option<SharedRegistries>,
     /// The place up to which the changes that nodes share are in force here; nothing while somebody looks for more.
     sharing: Mutex<Option<sharing::SharingState>>,
     /// Held where the ledger does not lock the directory.

@@ -185,8 +185,8 @@ impl Engine {
     /// Writes and syncs everything. Blocks.
     pub fn close(&self) -> Result<(), SyncError> {
         let journal = self.journal().map_or(Ok(()), Journal::close);
-        if let Some(Err(why)) = self.lesson_register().map(|register| self.learners.exchange_last(register)) {
-            tracing::warn!("lessons of linear models wait for the next start: {why}");
+        if let Some(Err(why)) = self.training_streams().map(|streams| self.learners.exchange_last(streams)) {
+            tracing::warn!("training examples of linear models wait for the next start: {why}");
         }
         let lines = self.judged.save().and_then(|()| self.counts.save()).and_then(|()| self.learners.save());
         if let Err(error) = self.reviews.save() {

@@ -50,7 +50,7 @@ pub(crate) struct ReviewLabel {
 
 /// A pipeline's reviews on which two reviewers had a word, and whether these agreed.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub(crate) struct ReviewWordLabel {
+pub(crate) struct ReviewVoteLabel {
     pub(crate) pipeline: String,
     pub(crate) agreed: &'static str,
 }
@@ -178,7 +178,7 @@ pub struct EngineMetrics {
     pub(crate) reviews_crowded_out: Counter,
     pub(crate) reviews_decided: Family<ReviewLabel, Counter>,
     pub(crate) reviews_decided_seconds: ReviewHistograms,
-    pub(crate) reviews_compared: Family<ReviewWordLabel, Counter>,
+    pub(crate) reviews_compared: Family<ReviewVoteLabel, Counter>,
     pub(crate) challenges: ChallengeMetrics,
     pub(crate) forms: FormMetrics,
     /// The counters that each event adds to, by pipeline.
@@ -412,7 +412,7 @@ impl EngineMetrics {
         );
         registry.register(
             "tollhouse_reviews_compared",
-            "Words of reviewers on what another had a word on, by whether they agreed",
+            "Votes of reviewers on reviews that another reviewer had voted on, by whether they agreed",
             self.reviews_compared.clone(),
         );
         self.forms.register(registry);

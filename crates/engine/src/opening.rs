@@ -16,11 +16,11 @@ use crate::candidate::CandidateTallies;
 use crate::condition::{Impact, NodeConditions};
 use crate::content_keys::ContentKeys;
 use crate::decision_counts::DecisionCounts;
-use crate::directory::{Directory, Missing};
+use crate::directory::{Directory, MissingFile};
 use crate::error::EngineOpenError;
 use crate::feedback::ChallengedDecisions;
 use crate::fleet::MODELS_BEHIND;
-use crate::fleet::SharedRegisters;
+use crate::fleet::SharedRegistries;
 use crate::judged_scores::JudgedScores;
 use crate::learners::{LearnerName, LinearLearners};
 use crate::metrics::EngineMetrics;
@@ -51,17 +51,17 @@ impl Engine {
 
     /// Opens a data directory with a ledger that the caller opens, with the plan in force: what was posted to the data
     /// directory stands over the one given here. The directory is locked by then, and names have their numbers: by
-    /// the registers of `shared` where several nodes share the ledger.
+    /// the registries of `shared` where several nodes share the ledger.
     pub fn open_over(
         directory: &Directory,
         plan: Plan,
-        shared: Option<SharedRegisters>,
+        shared: Option<SharedRegistries>,
         ledger: impl FnOnce(&Plan) -> Result<LedgerHome, EngineOpenError>,
     ) -> Result<Engine, EngineOpenError> {
         let secret = directory.secret()?;
         let mut aside = Vec::new();
         let gone = directory::or_put_aside(directory.missing(), &mut aside)?;
-        let (plan, mut state, shelf, config) = reload::resume(directory, plan, &mut aside)?;
+        let (plan, mut state, history, config) = reload::resume(directory, plan, &mut aside)?;
         let lock = match &plan.node.cluster {
             Some(_) => {
                 Some(disk::FileDevice::open(directory.ledger_path()).map_err(EngineOpenError::Device)?)
@@ -86,9 +86,9 @@ impl Engine {
             tracing::warn!(bytes, kept = %kept.display(), "the journal's tail was torn by a crash and is put aside");
         }
         health.set("exposed-files", Impact::Degraded, directory.exposure());
-        let (journal_gone, gone): (Vec<Missing>, Vec<Missing>) =
+        let (journal_gone, gone): (Vec<MissingFile>, Vec<MissingFile>) =
             gone.into_iter().partition(|missing| missing.file.starts_with("journal/"));
-        aside.extend(gone.iter().map(Missing::to_string));
+        aside.extend(gone.iter().map(MissingFile::to_string));
         // A list that is missing beside segments is told with these.
         let all_gone = journal_gone.first().filter(|_| journal.census().segments == 0);
         let losses = losses.sentence().or_else(|| all_gone.map(|missing| missing.to_string()));
@@ -111,7 +111,7 @@ impl Engine {
         for pipeline in plan.deciding() {
             log::describe(&journal, pipeline)?;
         }
-        reload::keep_first(&plan, &config, &mut state, &shelf)?;
+        reload::keep_first(&plan, &config, &mut state, &history)?;
         let posted = limit::read_exceptions(&directory.limits_path());
         let posted = directory::or_put_aside(posted, &mut aside)?;
         let values = posted_values::PostedValues::read(&directory.values_path());
@@ -123,11 +123,11 @@ impl Engine {
         let learners = directory::or_put_aside(directory.stored_learners(), &mut aside)?;
         let damaged = learners.damaged_logs().iter();
         aside.extend(damaged.map(|(path, why)| format!("{}: {why}", path.display())));
-        let lessons = shared.as_ref().and_then(|shared| shared.lessons.as_deref());
-        let learners = LinearLearners::new(directory, learners, lessons.is_some())?;
+        let examples = shared.as_ref().and_then(|shared| shared.examples.as_deref());
+        let learners = LinearLearners::new(directory, learners, examples.is_some())?;
         // What other nodes have taught while this one was away is known before it serves, if the cluster says it.
-        let behind = lessons
-            .and_then(|register| learners.exchange(register, LearnerName::named(&plan.pipelines)).err());
+        let behind = examples
+            .and_then(|streams| learners.exchange(streams, LearnerName::named(&plan.pipelines)).err());
         if let Some(why) = &behind {
             tracing::warn!("linear models are as this node last knew them: {why}");
         }
@@ -149,7 +149,7 @@ impl Engine {
             watched: Mutex::new(plan.files.clone()),
             plan: RwLock::new(Arc::new(plan)),
             standing: RwLock::new(Arc::new(state)),
-            version_history: Some(shelf),
+            version_history: Some(history),
             changing: Mutex::default(),
             keyring: Keyring::new(secret.clone()),
             secret,

@@ -8,7 +8,7 @@ use journal::{Journal, JournalArchive, Record, RecordId, SkippedData, VersionDes
 use plan::{Pipeline, TrainingLabel};
 
 use crate::Engine;
-use crate::learners::{LessonCounts, RelearnError, SuccessorModels};
+use crate::learners::{RelearnError, SuccessorModels, TrainingCounts};
 use crate::pipeline::classifiers::TokenKeys;
 
 /// The fate of models that know more than the journal.
@@ -49,10 +49,10 @@ impl ModelCheck {
 /// The judgements that linear models were made of, and how good they are.
 #[derive(Clone, Debug, Default)]
 pub struct RelearnReport {
-    /// The lessons of all new models of the pipeline.
-    pub lessons: LessonCounts,
-    /// The lessons of those in use.
-    pub known: LessonCounts,
+    /// The examples of all new models of the pipeline.
+    pub examples: TrainingCounts,
+    /// The examples of those in use.
+    pub known: TrainingCounts,
     /// The word of the new models on each decision of the later half, before they learned it (prequential evaluation: A. P. Dawid,
     /// Statistical theory: the prequential approach, J. R. Statist. Soc. A 147, 1984).
     pub check: ModelCheck,
@@ -133,7 +133,7 @@ impl Engine {
             }
             read(1);
         }
-        [report.known, report.lessons] = self.learners.lessons_of_both(&models);
+        [report.known, report.examples] = self.learners.examples_of_both(&models);
         Ok(RelearnedModels { pipeline: pipeline.name.clone(), models, report })
     }
 
@@ -164,16 +164,16 @@ impl Engine {
             return Err(RelearnError::Superseded);
         }
         // Both have gone on learning.
-        let [known, found] = self.learners.lessons_of_both(&made.models);
+        let [known, found] = self.learners.examples_of_both(&made.models);
         if known_models == KnownModels::Keep && (known.good > found.good || known.bad > found.bad) {
             return Err(RelearnError::KnownBetter { pipeline: made.pipeline.clone(), known, found });
         }
-        self.learners.put(&made.models, self.lesson_register())
+        self.learners.put(&made.models, self.training_streams())
     }
 
     /// Returns true if nodes share the models: a node's journal has but a part of what they were taught.
     pub fn shares_models(&self) -> bool {
-        self.lesson_register().is_some()
+        self.training_streams().is_some()
     }
 
     /// Makes the linear models of a pipeline anew, and puts them in the place of those in use. Blocks.

@@ -1,7 +1,7 @@
 //! The queue of reviews: decisions whose action is `review_before` or `review_after`, which people look at.
 //!
 //! ```text
-//! decision ─► queue: held, or published ─► claim ─► a reviewer's word ─► agreement ─► publish, or refuse
+//! decision ─► queue: held, or published ─► claim ─► a reviewer's vote ─► agreement ─► publish, or refuse
 //!                      │                                │
 //!                      └ found by age, exposure, rule   └► feedback, with the reviewer's standing
 //!                        and by keys that events share
@@ -21,7 +21,7 @@ use plan::{Pipeline, ReviewPlan};
 use crate::condition::Impact;
 use crate::error::{PieceError, UnknownName};
 use crate::feedback::{FeedbackError, FeedbackInput, FeedbackOutcome};
-use crate::metrics::{ActionLabel, ReviewLabel, ReviewWordLabel, label};
+use crate::metrics::{ActionLabel, ReviewLabel, ReviewVoteLabel, label};
 use crate::pipeline::Decision;
 use crate::pipeline::observe::ObservedBatch;
 use crate::review_queue::{
@@ -40,25 +40,25 @@ pub enum ReviewKeyError {
     Piece(#[from] PieceError),
 }
 
-/// The word of a reviewer.
+/// The vote of a reviewer.
 #[derive(Clone, Copy, Debug)]
 pub struct ReviewInput<'a> {
     /// The reviewer.
     pub by: &'a str,
-    /// The word.
+    /// The verdict.
     pub verdict: ReviewVerdict,
     /// The class of the feedback; `None` for the pipeline's first that says the same.
     pub class: Option<&'a str>,
 }
 
-/// An item on which a reviewer has had a word.
+/// An item on which a reviewer has voted.
 #[derive(Debug)]
 pub struct ReviewedItem {
     /// The item as it is now.
     pub item: Arc<ReviewItem>,
     /// True if the same reviewer had said the same before.
     pub duplicate: bool,
-    /// The class of feedback that the word was given as; `None` where the pipeline has none that says it.
+    /// The class of feedback that the vote was given as; `None` where the pipeline has none that says it.
     pub class: Option<String>,
     /// The outcome of the feedback.
     pub feedback: Option<Result<FeedbackOutcome, FeedbackError>>,
@@ -140,7 +140,7 @@ impl Engine {
                 keys: keys.take(item::KEYS_MAX).map(|key| (key.kind, key.shingle)).collect(),
                 claim: None,
                 escalation: None,
-                words: Vec::new(),
+                votes: Vec::new(),
                 comments: Vec::new(),
                 outcome: None,
             }
@@ -212,7 +212,7 @@ impl Engine {
         Ok(Key { space: pipeline.space, kind: plan.kind, shingle })
     }
 
-    /// Takes a reviewer's word on an item, and gives it as feedback on the decision. Said again it counts once, and what failed
+    /// Takes a reviewer's vote on an item, and gives it as feedback on the decision. Said again it counts once, and what failed
     /// of the feedback is done then. Blocks while the decision is sought.
     ///
     /// # Errors
@@ -220,29 +220,29 @@ impl Engine {
     pub async fn decide_review(
         &self,
         id: RecordId,
-        word: ReviewInput<'_>,
+        vote: ReviewInput<'_>,
         now: Time,
     ) -> Result<ReviewedItem, ReviewError> {
-        let mut reviewed = self.take_review_word(id, word, now).await?;
+        let mut reviewed = self.take_review_vote(id, vote, now).await?;
         if let Some(class) = &reviewed.class {
-            let said = FeedbackInput { class, by: Some(word.by) };
+            let said = FeedbackInput { class, by: Some(vote.by) };
             reviewed.feedback = Some(self.feedback(id, said, now).await);
         }
         Ok(reviewed)
     }
 
-    /// Takes a reviewer's word on all items that are not decided and share a key, the oldest first, at most so many, and gives
+    /// Takes a reviewer's vote on all items that are not decided and share a key, the oldest first, at most so many, and gives
     /// it as feedback on their decisions. Of `alike` those are passed over that wait for somebody else. Blocks.
     pub async fn decide_reviews_alike(
         &self,
         alike: AlikeReviews,
-        word: ReviewInput<'_>,
+        vote: ReviewInput<'_>,
         now: Time,
     ) -> (Vec<ReviewedItem>, Vec<(RecordId, ReviewError)>) {
         let AlikeReviews { waiting, mut passed_over, .. } = alike;
         let mut reviewed = Vec::with_capacity(waiting.len());
         for item in waiting {
-            match self.take_review_word(item.id, word, now).await {
+            match self.take_review_vote(item.id, vote, now).await {
                 Ok(taken) => reviewed.push(taken),
                 Err(error) => passed_over.push((item.id, error)),
             }
@@ -250,7 +250,7 @@ impl Engine {
         let classes: Vec<(RecordId, String)> =
             reviewed.iter().filter_map(|taken| Some((taken.item.id, taken.class.clone()?))).collect();
         let said: Vec<(RecordId, FeedbackInput<'_>)> =
-            classes.iter().map(|(id, class)| (*id, FeedbackInput { class, by: Some(word.by) })).collect();
+            classes.iter().map(|(id, class)| (*id, FeedbackInput { class, by: Some(vote.by) })).collect();
         if said.is_empty() {
             return (reviewed, passed_over);
         }
@@ -262,7 +262,7 @@ impl Engine {
                 }
             }
             Err(error) => {
-                tracing::error!(%error, "reviews are decided, and the words on them are no feedback");
+                tracing::error!(%error, "reviews are decided, and the votes on them are no feedback");
             }
         }
         (reviewed, passed_over)
@@ -272,35 +272,35 @@ impl Engine {
     ///
     /// # Errors
     /// [`ReviewError::Class`].
-    pub fn check_review_class(&self, pipeline: &Pipeline, word: ReviewInput<'_>) -> Result<(), ReviewError> {
-        review_class(Some(pipeline), &pipeline.name, word.verdict, word.class).map(drop)
+    pub fn check_review_class(&self, pipeline: &Pipeline, vote: ReviewInput<'_>) -> Result<(), ReviewError> {
+        review_class(Some(pipeline), &pipeline.name, vote.verdict, vote.class).map(drop)
     }
 
-    /// Takes a word without its feedback.
-    async fn take_review_word(
+    /// Takes a vote without its feedback.
+    async fn take_review_vote(
         &self,
         id: RecordId,
-        word: ReviewInput<'_>,
+        vote: ReviewInput<'_>,
         now: Time,
     ) -> Result<ReviewedItem, ReviewError> {
         let plan = self.plan();
-        let ReviewInput { by, verdict, class } = word;
+        let ReviewInput { by, verdict, class } = vote;
         let known = self.reviews.may_decide(id, by, verdict, &plan.node.review, now)?;
         let pipeline = plan.pipeline(Some(&known.pipeline));
         let class = review_class(pipeline.map(|pipeline| &**pipeline), &known.pipeline, verdict, class)?;
         let (item, is_new) = self.reviews.decide(id, by, verdict, &plan.node.review, now).await?;
         if is_new {
-            self.count_review_word(&item, by, pipeline.map(|pipeline| &**pipeline), now);
+            self.count_review_vote(&item, by, pipeline.map(|pipeline| &**pipeline), now);
         }
         Ok(ReviewedItem { item, duplicate: !is_new, class, feedback: None })
     }
 
-    fn count_review_word(&self, item: &ReviewItem, by: &str, pipeline: Option<&Pipeline>, now: Time) {
-        let Some(own) = item.word_of(by) else { return };
-        let others = item.words.iter().filter(|word| word.by != by);
+    fn count_review_vote(&self, item: &ReviewItem, by: &str, pipeline: Option<&Pipeline>, now: Time) {
+        let Some(own) = item.vote_of(by) else { return };
+        let others = item.votes.iter().filter(|vote| vote.by != by);
         for other in others {
             let agreed = if other.verdict == own.verdict { "yes" } else { "no" };
-            let label = ReviewWordLabel { pipeline: item.pipeline.clone(), agreed };
+            let label = ReviewVoteLabel { pipeline: item.pipeline.clone(), agreed };
             self.metrics.reviews_compared.get_or_create(&label).inc();
         }
         let Some(outcome) = item.outcome else { return };

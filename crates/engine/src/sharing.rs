@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::Engine;
 use crate::ban_list::{Ban, BanCause, LabelSource, NewBan, SharedBan, UnsharedBan};
 use crate::fleet::{
-    CHANGE_SUBJECT_BYTES, ChangePage, ChangePosition, ChangeRegister, SharedChange, SharedChangeKind,
+    CHANGE_SUBJECT_BYTES, ChangePage, ChangePosition, ChangeRegistry, SharedChange, SharedChangeKind,
 };
 use crate::posted_values::{AllowEntry, PostedValueChange, ValueNote};
 
@@ -149,35 +149,35 @@ impl Engine {
     /// already. Does nothing for a node of its own. Blocks.
     ///
     /// # Errors
-    /// Says why the register cannot be asked: what was changed here holds here, and is told later.
+    /// Says why the registry cannot be asked: what was changed here holds here, and is told later.
     pub fn share(&self, now: Time) -> Result<bool, String> {
-        let Some(registers) = &self.shared else { return Ok(true) };
+        let Some(registries) = &self.shared else { return Ok(true) };
         let Some(mut state) = self.sharing.lock().take() else { return Ok(false) };
-        let shared = self.share_from(&*registers.changes, &mut state, now);
+        let shared = self.share_from(&*registries.changes, &mut state, now);
         *self.sharing.lock() = Some(state);
         shared.map(|()| true)
     }
 
     fn share_from(
         &self,
-        register: &dyn ChangeRegister,
+        registry: &dyn ChangeRegistry,
         state: &mut SharingState,
         now: Time,
     ) -> Result<(), String> {
         let position = match state.position {
             Some(position) => position,
-            None => self.read_whole_list(register, now)?,
+            None => self.read_whole_list(registry, now)?,
         };
         state.position = Some(position);
         // What others have changed is taken over also where they cannot be told, as while a replica is missing.
-        let told = self.tell_others(register, state, now);
-        let read = self.read_changes(register, state, position, now);
+        let told = self.tell_others(registry, state, now);
+        let read = self.read_changes(registry, state, position, now);
         told.and(read)
     }
 
     fn tell_others(
         &self,
-        register: &dyn ChangeRegister,
+        registry: &dyn ChangeRegistry,
         state: &mut SharingState,
         now: Time,
     ) -> Result<(), String> {
@@ -192,11 +192,11 @@ impl Engine {
             if untold > 0 {
                 tracing::error!(untold, "bans whose names are too long hold on this node alone");
             }
-            state.refused += register.append(changes, now - GRACE)?;
+            state.refused += registry.append(changes, now - GRACE)?;
             self.ban_list.acknowledge(&unshared);
         }
         if state.trimmed.is_none_or(|trimmed| now - trimmed >= TRIM_EVERY) {
-            register.append(Vec::new(), now - GRACE)?;
+            registry.append(Vec::new(), now - GRACE)?;
             state.trimmed = Some(now);
         }
         Ok(())
@@ -204,13 +204,13 @@ impl Engine {
 
     fn read_changes(
         &self,
-        register: &dyn ChangeRegister,
+        registry: &dyn ChangeRegistry,
         state: &mut SharingState,
         mut position: ChangePosition,
         now: Time,
     ) -> Result<(), String> {
         loop {
-            let Some(page) = register.since(position)? else {
+            let Some(page) = registry.since(position)? else {
                 // What was read is forgotten: all is read again, and what is gone told again, at the next beat.
                 state.position = None;
                 return Ok(());
@@ -225,10 +225,10 @@ impl Engine {
     }
 
     /// Takes over all that is in the list, and has told again what is not there any more.
-    fn read_whole_list(&self, register: &dyn ChangeRegister, now: Time) -> Result<ChangePosition, String> {
+    fn read_whole_list(&self, registry: &dyn ChangeRegistry, now: Time) -> Result<ChangePosition, String> {
         let (mut position, mut seen) = (ChangePosition::default(), HashSet::<Subject>::new());
         loop {
-            let page = register.since(position)?;
+            let page = registry.since(position)?;
             let page = page.ok_or("the list of changes was lost while it was read")?;
             // One that has ended says nothing of what holds longer.
             let holding = page.changes.iter().filter(|change| change.until > now);
@@ -253,7 +253,7 @@ impl Engine {
             .filter(|change| !seen.contains(&change.subject))
             .collect();
         for page in missing.chunks(PAGE) {
-            register.append(page.to_vec(), now - GRACE)?;
+            registry.append(page.to_vec(), now - GRACE)?;
         }
         Ok(position)
     }
@@ -352,9 +352,9 @@ impl Engine {
     }
 
     fn share_posted(&self, change: impl FnOnce() -> Option<SharedChange>, now: Time) -> Result<(), String> {
-        let Some(registers) = &self.shared else { return Ok(()) };
+        let Some(registries) = &self.shared else { return Ok(()) };
         let change = change().ok_or("its key is too long to be shared by nodes")?;
-        match registers.changes.append(vec![change], now - GRACE)? {
+        match registries.changes.append(vec![change], now - GRACE)? {
             0 => Ok(()),
             _ => Err("the list that nodes share is full".to_owned()),
         }

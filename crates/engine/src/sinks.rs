@@ -21,7 +21,7 @@ const LOST: &str = "sinks then begin as new ones do";
 /// The name of the condition of a node whose sinks cannot send.
 const FAILING: &str = "sink-failing";
 /// The number of failures in a row from which on people are told.
-const FAILURES_TOLD: u64 = 3;
+const FAILURES_SHOWN: u64 = 3;
 /// Most bytes of a reason.
 const FAULT_BYTES_MAX: usize = 500;
 
@@ -109,7 +109,7 @@ impl Engine {
     pub fn tell_of_sinks(&self) {
         let failing = self.sinks.statuses.iter().filter_map(|status| {
             let failures = status.failures_in_a_row.load(Ordering::Relaxed);
-            let (_, why) = status.fault().filter(|_| failures >= FAILURES_TOLD)?;
+            let (_, why) = status.fault().filter(|_| failures >= FAILURES_SHOWN)?;
             Some(format!("the sink `{}`, {} records behind: {why}", status.plan.name, status.lag()))
         });
         let failing: Vec<String> = failing.collect();

@@ -62,7 +62,7 @@ impl Engine {
         let ParsedEvent { event, ignored, unknown } = content::json::event(bytes, &pipeline.schema)?;
         let is_foreign = event.fields.is_empty() && event.raw.is_none();
         self.metrics.fields_ignored.get_or_create(&label(pipeline)).inc_by(ignored as u64);
-        let found = Unknown { names: &unknown, ignored, rows: 1, foreign: usize::from(is_foreign) };
+        let found = UnknownFields { names: &unknown, ignored, rows: 1, foreign: usize::from(is_foreign) };
         self.warned(pipeline, found, now).map(|warnings| (event, warnings))
     }
 
@@ -98,14 +98,14 @@ impl Engine {
         };
         let (rows, foreign) =
             (batches.iter().map(|batch| batch.rows).sum(), batches.iter().map(foreign).sum());
-        self.warned(pipeline, Unknown { names: &names, ignored, rows, foreign }, now)
+        self.warned(pipeline, UnknownFields { names: &names, ignored, rows, foreign }, now)
     }
 
     /// Does with what was found what the pipeline says.
     fn warned(
         &self,
         pipeline: &Pipeline,
-        found: Unknown<'_>,
+        found: UnknownFields<'_>,
         now: Time,
     ) -> Result<Vec<String>, JsonEventError> {
         let events = if found.ignored > 0 { found.rows } else { found.foreign };
@@ -129,7 +129,7 @@ impl Engine {
 }
 
 /// Fields of some events that their pipeline does not know.
-struct Unknown<'a> {
+struct UnknownFields<'a> {
     /// The first names of fields that it does not know.
     names: &'a [String],
     /// The number of such fields.
@@ -140,7 +140,7 @@ struct Unknown<'a> {
     foreign: usize,
 }
 
-fn warnings(pipeline: &Pipeline, found: &Unknown<'_>) -> Vec<String> {
+fn warnings(pipeline: &Pipeline, found: &UnknownFields<'_>) -> Vec<String> {
     let names = || {
         let columns = pipeline.schema.columns().iter().zip((0..).map(Slot)).take(pipeline.columns.count);
         let columns = columns.filter(|(_, slot)| pipeline.columns.is_brought(*slot));

@@ -4,7 +4,7 @@ use event::{Secret, Time};
 
 use crate::EngineOpenError;
 use crate::directory::verification::{DirectoryPart, DirectoryVerification};
-use crate::directory::{Directory, DirectoryError, Missing};
+use crate::directory::{Directory, DirectoryError, MissingFile};
 use plan::{Config, Overrides, Plan};
 
 impl Directory {
@@ -37,8 +37,9 @@ impl Directory {
         match self.missing() {
             // A list that is missing beside segments is told with these.
             Ok(files) => {
-                let is_told = |file: &Missing| file.file.starts_with("journal/") && journal.segments > 0;
-                *missing = files.into_iter().filter(|file| !is_told(file)).collect();
+                let is_reported =
+                    |file: &MissingFile| file.file.starts_with("journal/") && journal.segments > 0;
+                *missing = files.into_iter().filter(|file| !is_reported(file)).collect();
             }
             Err(error) => into.push(error.parts()),
         }

@@ -9,7 +9,7 @@ event::columns! {
             `expired`, `forged` or `used`",
         pass: Bool "pass.valid" "The event brought a valid pass",
         pass_id: String "pass.id" "Id of a valid pass: count by it to see a shared one",
-        pass_way: String "pass.way" "Way the pass was earned: `work`, `rendered` or `waited`",
+        pass_method: String "pass.method" "Method by which the pass was earned: `work`, `rendered` or `waited`",
         pass_age: Integer "pass.age" "Seconds since the pass was earned",
         load: Float "gate.load" "Load of the site: from the proxy, or requests a second as a share of `capacity`; 1 is full",
         rate: Float "gate.rate" "Requests a second that the proxy asked about, in the last ten seconds",

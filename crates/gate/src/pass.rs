@@ -28,7 +28,7 @@ const SKEW: Span = Span::seconds(60);
 
 /// The way in which a pass was earned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PassWay {
+pub enum PassMethod {
     /// Work.
     Work,
     /// Without scripts: waiting, and loading what a page shows.
@@ -37,14 +37,17 @@ pub enum PassWay {
     Waited,
 }
 
-impl PassWay {
+impl PassMethod {
     /// All ways, each with the byte that stands for it and its word in facts.
-    const ALL: [(PassWay, u8, &'static str); 3] =
-        [(PassWay::Work, 0, "work"), (PassWay::Rendered, 1, "rendered"), (PassWay::Waited, 2, "waited")];
+    const ALL: [(PassMethod, u8, &'static str); 3] = [
+        (PassMethod::Work, 0, "work"),
+        (PassMethod::Rendered, 1, "rendered"),
+        (PassMethod::Waited, 2, "waited"),
+    ];
 
     /// Returns the word for it in facts.
     pub fn word(self) -> &'static str {
-        PassWay::ALL.iter().find(|(way, ..)| *way == self).map_or("", |(.., word)| word)
+        PassMethod::ALL.iter().find(|(method, ..)| *method == self).map_or("", |(.., word)| word)
     }
 }
 
@@ -52,7 +55,7 @@ impl PassWay {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
     /// The way in which it was earned.
-    pub way: PassWay,
+    pub method: PassMethod,
     /// The number that tells it from others.
     pub id: u64,
     /// The time at which it was issued.
@@ -90,11 +93,14 @@ impl PassRefusal {
 
 impl Pass {
     fn body(&self) -> [u8; BODY_BYTES] {
-        let way = PassWay::ALL.iter().find(|(way, ..)| *way == self.way).map_or(0, |(_, byte, _)| *byte);
+        let method = PassMethod::ALL
+            .iter()
+            .find(|(method, ..)| *method == self.method)
+            .map_or(0, |(_, byte, _)| *byte);
         let seconds = u32::try_from(self.lifetime.0 / 1_000_000).unwrap_or(0);
         let mut body = [0; BODY_BYTES];
         body[0] = VERSION;
-        body[1] = way;
+        body[1] = method;
         body[2..10].copy_from_slice(&self.id.to_be_bytes());
         body[10..18].copy_from_slice(&self.issued.0.to_be_bytes());
         body[18..22].copy_from_slice(&seconds.to_be_bytes());
@@ -127,18 +133,18 @@ impl Pass {
         let (body, rest) = bytes.split_first_chunk::<BODY_BYTES>().ok_or(PassRefusal::Forged)?;
         let tag = rest.try_into().map_err(|_| PassRefusal::Forged)?;
         let field = |at: usize| body[at..].first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes));
-        let way = PassWay::ALL.iter().find(|(_, byte, _)| *byte == body[1]).map(|(way, ..)| *way);
+        let method = PassMethod::ALL.iter().find(|(_, byte, _)| *byte == body[1]).map(|(method, ..)| *method);
         let issued = Time(field(10).cast_signed());
         let seconds = body[18..].first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
         let lifetime = Span::seconds(i64::from(seconds));
-        let Some(way) = way.filter(|_| body[0] == VERSION) else { return Err(PassRefusal::Forged) };
+        let Some(method) = method.filter(|_| body[0] == VERSION) else { return Err(PassRefusal::Forged) };
         if !keys.is_tag(purpose, issued, body, tag) || issued > now + SKEW {
             return Err(PassRefusal::Forged);
         }
         if issued + lifetime <= now || issued + LIFETIME_MAX <= now {
             return Err(PassRefusal::Expired);
         }
-        let pass = Pass { way, id: field(2), issued, lifetime, bound: field(22) };
+        let pass = Pass { method, id: field(2), issued, lifetime, bound: field(22) };
         if pass.bound == bound { Ok(pass) } else { Err(PassRefusal::Bound) }
     }
 }
@@ -158,7 +164,8 @@ mod tests {
 
     #[test]
     fn passes_hold_where_and_while_they_should() {
-        let pass = Pass { way: PassWay::Rendered, id: 9, issued: NOON, lifetime: Span::hours(12), bound: 5 };
+        let pass =
+            Pass { method: PassMethod::Rendered, id: 9, issued: NOON, lifetime: Span::hours(12), bound: 5 };
         let text = pass.sign(&keys(7), SigningPurpose::Pass);
         assert_eq!(text.len(), PASS_CHARS);
         let check =

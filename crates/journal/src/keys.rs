@@ -1,5 +1,5 @@
 //! The bytes of a decision's keys, and of what was known of them. They are most of a row, and most of them say what
-//! others say: a track's sums begin with its first and last time, and times are near the event's. `docs/internals/format.md`
+//! others say: an aggregate's sums begin with its first and last time, and times are near the event's. `docs/internals/format.md`
 //! draws them.
 
 use event::{Key, Kind, Shingle, Time};
@@ -77,9 +77,9 @@ pub(super) fn put(into: &mut Vec<u8>, time: Time, (kind, shingle): (Kind, Shingl
     let mut times = [None; 2];
     let said =
         [(reading.first, flag::FIRST, flag::SUM_IS_FIRST), (reading.last, flag::LAST, flag::SUM_IS_LAST)];
-    for (place, (said, is_said, sum_says_it)) in times.iter_mut().zip(said) {
+    for (place, (said, is_stated, sum_says_it)) in times.iter_mut().zip(said) {
         let Some(said) = said else { continue };
-        flags |= is_said;
+        flags |= is_stated;
         *place = Some(time.0.wrapping_sub(said.0));
         if let [sum, rest @ ..] = sums
             && *sum == said.0 as u64
@@ -106,8 +106,8 @@ pub(super) fn names(bytes: &[u8], mut name: impl FnMut(Kind, Shingle)) -> Result
         let kind = Kind(reader.varint()?.try_into().map_err(|_| RecordFormatError)?);
         let shingle = Shingle(u64::from_le_bytes(reader.array()?));
         let flags = reader.byte()?;
-        for is_said in [flag::FIRST, flag::LAST] {
-            if flags & is_said != 0 {
+        for is_stated in [flag::FIRST, flag::LAST] {
+            if flags & is_stated != 0 {
                 reader.time()?;
             }
         }
@@ -129,9 +129,9 @@ pub(super) fn read(bytes: &[u8], time: Time) -> Result<Vec<KeyReading>> {
         let shingle = Shingle(u64::from_le_bytes(reader.array()?));
         let flags = reader.byte()?;
         let quality = *QUALITIES.get(usize::from(flags & 3)).ok_or(RecordFormatError)?;
-        let mut said = |is_said| {
-            let is_said = flags & is_said != 0;
-            is_said.then(|| reader.time().map(|ago| Time(time.0.wrapping_sub(ago.0)))).transpose()
+        let mut said = |is_stated| {
+            let is_stated = flags & is_stated != 0;
+            is_stated.then(|| reader.time().map(|ago| Time(time.0.wrapping_sub(ago.0)))).transpose()
         };
         let (first, last) = (said(flag::FIRST)?, said(flag::LAST)?);
         let counters = reader.byte()?;

@@ -140,7 +140,7 @@ impl DecisionLabels {
 
 impl DecisionLabels {
     /// Adds reports, with which all from an id on are known, and returns from which id on labels are.
-    fn reached(&self, id: RecordId, reports: &[SaidReport]) -> RecordId {
+    fn reached(&self, id: RecordId, reports: &[LoggedReport]) -> RecordId {
         let mut known = self.0.lock();
         known.add(reports);
         known.read_from = known.read_from.min(id);
@@ -149,10 +149,10 @@ impl DecisionLabels {
 }
 
 /// A report: its id, the decision, the class, and when it was said.
-type SaidReport = (RecordId, RecordId, Option<String>, Time);
+type LoggedReport = (RecordId, RecordId, Option<String>, Time);
 
 impl KnownLabels {
-    fn add(&mut self, reports: &[SaidReport]) {
+    fn add(&mut self, reports: &[LoggedReport]) {
         for (id, decision, class, time) in reports {
             if *decision >= self.kept_from {
                 self.index.add(*id, *decision, class.as_deref(), *time);
@@ -167,7 +167,7 @@ impl KnownLabels {
 
 /// Collects the judgements of a block.
 #[derive(Debug, Default)]
-struct ReportCollector(Vec<SaidReport>);
+struct ReportCollector(Vec<LoggedReport>);
 
 impl<'w> RecordVisitor<'w> for ReportCollector {
     fn feedback(&mut self, id: RecordId, decision: RecordId, class: Option<&str>, time: Time) {

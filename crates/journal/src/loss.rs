@@ -73,7 +73,7 @@ impl JournalLosses {
     /// Returns a sentence that says what is lost, unless nothing is. A torn tail is no loss: it was not promised.
     pub fn sentence(&self) -> Option<String> {
         /// The number of losses reported one by one.
-        const TOLD: usize = 3;
+        const SHOWN_MAX: usize = 3;
         let unlisted = self.is_unlisted.then(|| "its list of segments is missing or damaged".to_owned());
         let damage = self.damage.iter().map(JournalDamage::to_string);
         let all: Vec<String> = unlisted
@@ -81,9 +81,9 @@ impl JournalLosses {
             .chain(damage)
             .chain(self.lacking.iter().map(MissingRecords::to_string))
             .collect();
-        let more = all.len().saturating_sub(TOLD);
+        let more = all.len().saturating_sub(SHOWN_MAX);
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-        let told = all.iter().take(TOLD).cloned().collect::<Vec<_>>().join("; ");
+        let told = all.iter().take(SHOWN_MAX).cloned().collect::<Vec<_>>().join("; ");
         let mend = "all else is served; `tollhouse verify` says what is lost, and `tollhouse verify --repair` settles it";
         (!all.is_empty()).then(|| format!("the journal is damaged: {told}{more}; {mend}"))
     }

@@ -78,10 +78,10 @@ pub struct KindDescription {
     pub counters: Vec<String>,
     /// Over which trailing windows, in order.
     pub windows: Vec<Span>,
-    /// The values that a track's readings hold instead, in order: `first`, `last`, `count`, `sum`, `min`, `max`, or
+    /// The values that an aggregate's readings hold instead, in order: `first`, `last`, `count`, `sum`, `min`, `max`, or
     /// `decayed_` and a half-life.
     #[serde(default)]
-    pub track: Vec<String>,
+    pub aggregate: Vec<String>,
     /// The columns of further fields of the same keys, in order, and how they were normalised.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub further: Vec<(Slot, String)>,

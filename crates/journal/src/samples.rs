@@ -84,7 +84,7 @@ pub(super) fn key() -> impl Strategy<Value = KeyReading> {
     let quality = prop::sample::select(vec![Quality::Exact, Quality::Estimated, Quality::Missing]);
     let time = || prop::option::of(any::<i64>().prop_map(Time));
     let parts = (quality, time(), time(), any::<bool>(), any::<u8>());
-    // As tracks have them, and otherwise.
+    // As aggregates have them, and otherwise.
     let sums = (any::<[bool; 2]>(), prop::collection::vec(any::<u64>(), 0..5));
     (any::<u16>(), any::<u64>(), parts, sums).prop_map(|(kind, shingle, parts, (says, others))| {
         let (quality, first, last, fresh, counters) = parts;

@@ -68,7 +68,7 @@ fn main() {
     order.sort_by(|one, other| share(*one).total_cmp(&share(*other)));
     let mut builder = FeatureBuilder::default();
     let begun = Instant::now();
-    let lessons: Vec<(ExampleLabel, [FeatureSet; 2])> = order
+    let examples: Vec<(ExampleLabel, [FeatureSet; 2])> = order
         .iter()
         .map(|(class, at)| {
             let label = [ExampleLabel::Bad, ExampleLabel::Good][*class];
@@ -80,14 +80,14 @@ fn main() {
     for _ in 0..3 {
         let learners: [LinearLearner; 2] = Default::default();
         let begun = Instant::now();
-        for (event, (label, features)) in (0u64..).zip(&lessons) {
+        for (event, (label, features)) in (0u64..).zip(&examples) {
             for (learner, features) in learners.iter().zip(features) {
                 learner.learn(event, features, *label);
             }
         }
         println!("{:>8.1} µs  an event learned by both models, {total} events", micros(begun));
         let begun = Instant::now();
-        let odds = lessons.iter().flat_map(|(_, features)| learners.iter().zip(features));
+        let odds = examples.iter().flat_map(|(_, features)| learners.iter().zip(features));
         let odds: f64 = odds.filter_map(|(learner, features)| learner.log_odds(features)).sum();
         println!("{:>8.1} µs  judged by both", micros(begun));
         black_box(odds);

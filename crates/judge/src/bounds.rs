@@ -349,7 +349,7 @@ impl KnownConstraints {
                 self.present(*slot, true)?;
                 self.truth(TruthSubject::Fact(*slot), truth)
             }
-            BoolExpr::Fired(rule, world) => self.truth(TruthSubject::Fired(*rule, *world), truth),
+            BoolExpr::Fired(rule, view) => self.truth(TruthSubject::Fired(*rule, *view), truth),
             BoolExpr::Has(slot, _) => self.present(*slot, truth),
             BoolExpr::IntIs(compare, slot, constant) => {
                 let (left, right) = (IntExpr::Fact(*slot), IntExpr::Const(*constant));

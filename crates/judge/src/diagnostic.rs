@@ -67,7 +67,7 @@ impl Diagnostic {
     ///   = did you mean `mail.subject`?
     /// ```
     ///
-    /// A warning begins with `warning: `. Of a long line only the surroundings are shown. A range outside `source`
+    /// A warning begins with `warning: `. Of a long line only what is next to the place is shown. A range outside `source`
     /// shows no line.
     pub fn render(&self, source: &str) -> String {
         let mut out = match self.severity {

@@ -187,7 +187,7 @@ pub(crate) fn compile(source: &str, scope: &dyn Scope) -> Result<Effect, Diagnos
             Ok(Effect::AddShare { kind: (*kind).to_owned(), value, decimals })
         }
         ("add", [_, "by", _, "times", "share"]) => {
-            let help = "a share of a value goes to a track with `observe = false`";
+            let help = "a share of a value goes to an aggregate with `observe = false`";
             Err(Diagnostic::new("counters go up by whole numbers", rest[3].range.clone()).help(help))
         }
         ("add", [counter]) => add(counter, &rest[0], 1, scope),

@@ -33,7 +33,7 @@ pub(crate) struct EvalEnv<'a> {
 pub(crate) struct RuleResults {
     /// The bits of [`ResultView`] in which each rule fired.
     pub(crate) fired: Vec<u8>,
-    /// The sum of each group's rules, within its bounds, in either world.
+    /// The sum of each group's rules, within its bounds, in either view.
     pub(crate) groups: Vec<[f64; 2]>,
 }
 
@@ -341,8 +341,8 @@ impl FloatExpr {
                 let place = |text: &StrExpr| Place::parse(&text.eval(env)?);
                 Some(place(&places.0)?.distance_km(place(&places.1)?))
             }
-            FloatExpr::Group(group, world) => {
-                env.results.groups.get(*group as usize).map(|scores| scores[*world as usize])
+            FloatExpr::Group(group, view) => {
+                env.results.groups.get(*group as usize).map(|scores| scores[*view as usize])
             }
             FloatExpr::If(branches) => {
                 if branches.0.eval(env)? {
@@ -598,8 +598,8 @@ impl BoolExpr {
                 list.any(env, |item| *item == *text)
             }
             BoolExpr::ListMeets(list, set) => list.any(env, |item| set.has_str(item)),
-            BoolExpr::Fired(rule, world) => {
-                Some(env.results.fired.get(*rule as usize).is_some_and(|worlds| worlds & world.bit() != 0))
+            BoolExpr::Fired(rule, view) => {
+                Some(env.results.fired.get(*rule as usize).is_some_and(|views| views & view.bit() != 0))
             }
             BoolExpr::If(branches) => {
                 if branches.0.eval(env)? {

@@ -232,7 +232,7 @@ const UNPLACED: u32 = 0;
 #[derive(Debug, Default)]
 struct Reservoir {
     examples: [Vec<Example>; 2],
-    /// State of the generator that picks examples: the same lessons give the same model.
+    /// State of the generator that picks examples: the same examples give the same model.
     random: u64,
     /// The number of features that have a place: the last place that was given away.
     placed: u32,
@@ -536,8 +536,8 @@ mod tests {
         judged.filter(is_wrong).count()
     }
 
-    fn learn(learner: &LinearLearner, lessons: impl IntoIterator<Item = (ExampleLabel, usize)>) {
-        for (label, number) in lessons {
+    fn learn(learner: &LinearLearner, examples: impl IntoIterator<Item = (ExampleLabel, usize)>) {
+        for (label, number) in examples {
             learner.learn(number as u64 * 2 + label as u64, &features(&text(label, number)), label);
         }
     }
@@ -770,9 +770,9 @@ mod tests {
         }
 
         #[test]
-        fn weights_stay_finite(lessons in prop::collection::vec((0usize..30, any::<bool>(), any::<bool>()), 0..120)) {
+        fn weights_stay_finite(examples in prop::collection::vec((0usize..30, any::<bool>(), any::<bool>()), 0..120)) {
             let learner = LinearLearner::default();
-            for (number, is_bad, forgets) in lessons {
+            for (number, is_bad, forgets) in examples {
                 let label = if is_bad { ExampleLabel::Bad } else { ExampleLabel::Good };
                 let features = features(&text(ExampleLabel::Good, number));
                 match forgets {

@@ -123,12 +123,12 @@ impl RuleSet {
             .chain(verdict.shadow.iter().map(|reason| (false, reason)))
         {
             let Some(index) = self.index(&reason.rule) else { continue };
-            let worlds: &[ResultView] =
+            let views: &[ResultView] =
                 if live { &[ResultView::Live, ResultView::Trial] } else { &[ResultView::Trial] };
-            for world in worlds {
-                results.fired[index.get()] |= world.bit();
+            for view in views {
+                results.fired[index.get()] |= view.bit();
                 if let Some(group) = self.rules[index].group {
-                    sums[group.get()][*world as usize] += reason.score;
+                    sums[group.get()][*view as usize] += reason.score;
                 }
             }
         }

@@ -240,8 +240,8 @@ impl RuleSet {
         let mut rules = Vec::with_capacity(sources.len());
         let mut cost = 0u32;
         for (index, source) in sources.into_iter().enumerate() {
-            let world = if source.mode == Mode::Enforce { ResultView::Live } else { ResultView::Trial };
-            let context = ConditionContext { library: &library, siblings: Some((&siblings, world)) };
+            let view = if source.mode == Mode::Enforce { ResultView::Live } else { ResultView::Trial };
+            let context = ConditionContext { library: &library, siblings: Some((&siblings, view)) };
             let rule = found.rule(index, source, &groups, context, scope);
             if let Some(rule) = &rule
                 && rule.mode != Mode::Off

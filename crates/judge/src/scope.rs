@@ -26,7 +26,7 @@ pub trait Scope {
     /// Returns whether there is a kind of this name, e.g. `from`.
     fn is_kind(&self, name: &str) -> bool;
 
-    /// Returns whether the keys of a kind have a track instead of counters.
+    /// Returns whether the keys of a kind have an aggregate instead of counters.
     fn is_aggregate(&self, kind: &str) -> bool;
 
     /// Returns whether there is a distinct statistic of this name, e.g. `rcpts`.
@@ -162,7 +162,7 @@ pub enum ReadingRequest<'a> {
         /// The kind.
         kind: &'a str,
     },
-    /// A value that a track keeps over all events of a key.
+    /// A value that an aggregate keeps over all events of a key.
     Aggregate {
         /// The kind.
         kind: &'a str,
@@ -248,7 +248,7 @@ impl ReputationValue {
     }
 }
 
-/// A value of a track. Over several keys of an event the engine takes the largest, but the least of
+/// A value of an aggregate. Over several keys of an event the engine takes the largest, but the least of
 /// [`AggregateFunction::Min`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AggregateFunction {

@@ -65,7 +65,7 @@ pub struct Reason {
 #[derive(Clone, Debug, Default)]
 pub struct Evaluation {
     pub(crate) results: RuleResults,
-    /// The sums that the rules of each group add without its bounds, in either world.
+    /// The sums that the rules of each group add without its bounds, in either view.
     sums: Vec<[f64; 2]>,
     fired: Vec<TableIndex<Rule>>,
     shadow: Vec<TableIndex<Rule>>,
@@ -161,12 +161,12 @@ impl RuleSet {
                 None => {}
                 Some(group) => {
                     let RuleGroup { floor, cap, .. } = &self.groups[group];
-                    let worlds: &[ResultView] =
+                    let views: &[ResultView] =
                         if live { &[ResultView::Live, ResultView::Trial] } else { &[ResultView::Trial] };
-                    for world in worlds {
-                        let raw = &mut sums[group.get()][*world as usize];
+                    for view in views {
+                        let raw = &mut sums[group.get()][*view as usize];
                         *raw = sum(*raw, adds);
-                        results.groups[group.get()][*world as usize] = rounded(*raw).clamp(*floor, *cap);
+                        results.groups[group.get()][*view as usize] = rounded(*raw).clamp(*floor, *cap);
                     }
                 }
             }

@@ -18,33 +18,33 @@ const HANDLE_IO_ERRORS: c_int = 1;
 const API_VERSION: c_int = 1;
 
 /// An opaque value of the server: a context, a key, a text, a stream.
-pub(crate) type Opaque = *mut c_void;
-pub(crate) type CommandFunction = unsafe extern "C" fn(Opaque, *const Opaque, c_int) -> c_int;
+pub(crate) type OpaquePointer = *mut c_void;
+pub(crate) type CommandFunction = unsafe extern "C" fn(OpaquePointer, *const OpaquePointer, c_int) -> c_int;
 
 /// The functions of the server's allocator.
 pub(crate) struct MemoryFunctions {
-    pub(crate) alloc: unsafe extern "C" fn(usize) -> Opaque,
-    pub(crate) realloc: unsafe extern "C" fn(Opaque, usize) -> Opaque,
-    pub(crate) free: unsafe extern "C" fn(Opaque),
+    pub(crate) alloc: unsafe extern "C" fn(usize) -> OpaquePointer,
+    pub(crate) realloc: unsafe extern "C" fn(OpaquePointer, usize) -> OpaquePointer,
+    pub(crate) free: unsafe extern "C" fn(OpaquePointer),
 }
 
 /// The functions that the server calls for values of a data type.
 #[repr(C)]
 pub(crate) struct TypeMethods {
     pub(crate) version: u64,
-    pub(crate) rdb_load: unsafe extern "C" fn(Opaque, c_int) -> Opaque,
-    pub(crate) rdb_save: unsafe extern "C" fn(Opaque, Opaque),
-    pub(crate) aof_rewrite: unsafe extern "C" fn(Opaque, Opaque, Opaque),
-    pub(crate) mem_usage: unsafe extern "C" fn(Opaque) -> usize,
-    pub(crate) digest: unsafe extern "C" fn(Opaque, Opaque),
-    pub(crate) free: unsafe extern "C" fn(Opaque),
-    pub(crate) aux_load: Opaque,
-    pub(crate) aux_save: Opaque,
+    pub(crate) rdb_load: unsafe extern "C" fn(OpaquePointer, c_int) -> OpaquePointer,
+    pub(crate) rdb_save: unsafe extern "C" fn(OpaquePointer, OpaquePointer),
+    pub(crate) aof_rewrite: unsafe extern "C" fn(OpaquePointer, OpaquePointer, OpaquePointer),
+    pub(crate) mem_usage: unsafe extern "C" fn(OpaquePointer) -> usize,
+    pub(crate) digest: unsafe extern "C" fn(OpaquePointer, OpaquePointer),
+    pub(crate) free: unsafe extern "C" fn(OpaquePointer),
+    pub(crate) aux_load: OpaquePointer,
+    pub(crate) aux_save: OpaquePointer,
     pub(crate) aux_save_triggers: c_int,
-    pub(crate) free_effort: unsafe extern "C" fn(Opaque, Opaque) -> usize,
-    pub(crate) unlink: Opaque,
-    pub(crate) copy: unsafe extern "C" fn(Opaque, Opaque, Opaque) -> Opaque,
-    pub(crate) defrag: unsafe extern "C" fn(Opaque, Opaque, *mut Opaque) -> c_int,
+    pub(crate) free_effort: unsafe extern "C" fn(OpaquePointer, OpaquePointer) -> usize,
+    pub(crate) unlink: OpaquePointer,
+    pub(crate) copy: unsafe extern "C" fn(OpaquePointer, OpaquePointer, OpaquePointer) -> OpaquePointer,
+    pub(crate) defrag: unsafe extern "C" fn(OpaquePointer, OpaquePointer, *mut OpaquePointer) -> c_int,
 }
 
 /// The version of [`TypeMethods`].
@@ -68,7 +68,7 @@ macro_rules! functions {
                         // SAFETY: the server tells functions of this name with this signature.
                         let found = unsafe { find(get, $symbol) }?;
                         // SAFETY: a pointer to a function has the size of any other here.
-                        unsafe { std::mem::transmute::<Opaque, unsafe extern "C" fn($($argument,)* $($variadic)?) $(-> $answer)?>(found) }
+                        unsafe { std::mem::transmute::<OpaquePointer, unsafe extern "C" fn($($argument,)* $($variadic)?) $(-> $answer)?>(found) }
                     },)*
                 })
             }
@@ -78,53 +78,53 @@ macro_rules! functions {
 
 functions! {
     is_name_busy c"RedisModule_IsModuleNameBusy": fn(*const c_char) -> c_int;
-    set_attributes c"RedisModule_SetModuleAttribs": fn(Opaque, *const c_char, c_int, c_int);
-    set_options c"RedisModule_SetModuleOptions": fn(Opaque, c_int);
-    create_command c"RedisModule_CreateCommand": fn(Opaque, *const c_char, CommandFunction, *const c_char, c_int, c_int, c_int) -> c_int;
-    create_data_type c"RedisModule_CreateDataType": fn(Opaque, *const c_char, c_int, *mut TypeMethods) -> Opaque;
-    log c"RedisModule_Log": fn(Opaque, *const c_char, *const c_char; ...);
+    set_attributes c"RedisModule_SetModuleAttribs": fn(OpaquePointer, *const c_char, c_int, c_int);
+    set_options c"RedisModule_SetModuleOptions": fn(OpaquePointer, c_int);
+    create_command c"RedisModule_CreateCommand": fn(OpaquePointer, *const c_char, CommandFunction, *const c_char, c_int, c_int, c_int) -> c_int;
+    create_data_type c"RedisModule_CreateDataType": fn(OpaquePointer, *const c_char, c_int, *mut TypeMethods) -> OpaquePointer;
+    log c"RedisModule_Log": fn(OpaquePointer, *const c_char, *const c_char; ...);
     milliseconds c"RedisModule_Milliseconds": fn() -> c_longlong;
-    text_of c"RedisModule_StringPtrLen": fn(Opaque, *mut usize) -> *const c_char;
-    create_text c"RedisModule_CreateString": fn(Opaque, *const c_char, usize) -> Opaque;
-    free_text c"RedisModule_FreeString": fn(Opaque, Opaque);
-    open_key c"RedisModule_OpenKey": fn(Opaque, Opaque, c_int) -> Opaque;
-    close_key c"RedisModule_CloseKey": fn(Opaque);
-    key_type c"RedisModule_KeyType": fn(Opaque) -> c_int;
-    delete_key c"RedisModule_DeleteKey": fn(Opaque) -> c_int;
-    string_bytes c"RedisModule_StringDMA": fn(Opaque, *mut usize, c_int) -> *mut c_char;
-    set_string c"RedisModule_StringSet": fn(Opaque, Opaque) -> c_int;
-    set_expiry c"RedisModule_SetAbsExpire": fn(Opaque, c_longlong) -> c_int;
-    value_type c"RedisModule_ModuleTypeGetType": fn(Opaque) -> Opaque;
-    value c"RedisModule_ModuleTypeGetValue": fn(Opaque) -> Opaque;
-    set_value c"RedisModule_ModuleTypeSetValue": fn(Opaque, Opaque, Opaque) -> c_int;
-    reply_integer c"RedisModule_ReplyWithLongLong": fn(Opaque, c_longlong) -> c_int;
-    reply_list c"RedisModule_ReplyWithArray": fn(Opaque, c_long) -> c_int;
-    reply_bytes c"RedisModule_ReplyWithStringBuffer": fn(Opaque, *const c_char, usize) -> c_int;
-    reply_error c"RedisModule_ReplyWithError": fn(Opaque, *const c_char) -> c_int;
-    wrong_arity c"RedisModule_WrongArity": fn(Opaque) -> c_int;
-    replicate c"RedisModule_Replicate": fn(Opaque, *const c_char, *const c_char; ...) -> c_int;
-    save_bytes c"RedisModule_SaveStringBuffer": fn(Opaque, *const c_char, usize);
-    load_bytes c"RedisModule_LoadStringBuffer": fn(Opaque, *mut usize) -> *mut c_char;
-    is_torn c"RedisModule_IsIOError": fn(Opaque) -> c_int;
-    log_io c"RedisModule_LogIOError": fn(Opaque, *const c_char, *const c_char; ...);
-    emit c"RedisModule_EmitAOF": fn(Opaque, *const c_char, *const c_char; ...);
-    digest_bytes c"RedisModule_DigestAddStringBuffer": fn(Opaque, *const c_char, usize);
-    digest_end c"RedisModule_DigestEndSequence": fn(Opaque);
-    free_bytes c"RedisModule_Free": fn(Opaque);
-    defrag_move c"RedisModule_DefragAlloc": fn(Opaque, Opaque) -> Opaque;
-    defrag_stops c"RedisModule_DefragShouldStop": fn(Opaque) -> c_int;
-    defrag_store c"RedisModule_DefragCursorSet": fn(Opaque, c_ulong) -> c_int;
-    defrag_load c"RedisModule_DefragCursorGet": fn(Opaque, *mut c_ulong) -> c_int;
+    text_of c"RedisModule_StringPtrLen": fn(OpaquePointer, *mut usize) -> *const c_char;
+    create_text c"RedisModule_CreateString": fn(OpaquePointer, *const c_char, usize) -> OpaquePointer;
+    free_text c"RedisModule_FreeString": fn(OpaquePointer, OpaquePointer);
+    open_key c"RedisModule_OpenKey": fn(OpaquePointer, OpaquePointer, c_int) -> OpaquePointer;
+    close_key c"RedisModule_CloseKey": fn(OpaquePointer);
+    key_type c"RedisModule_KeyType": fn(OpaquePointer) -> c_int;
+    delete_key c"RedisModule_DeleteKey": fn(OpaquePointer) -> c_int;
+    string_bytes c"RedisModule_StringDMA": fn(OpaquePointer, *mut usize, c_int) -> *mut c_char;
+    set_string c"RedisModule_StringSet": fn(OpaquePointer, OpaquePointer) -> c_int;
+    set_expiry c"RedisModule_SetAbsExpire": fn(OpaquePointer, c_longlong) -> c_int;
+    value_type c"RedisModule_ModuleTypeGetType": fn(OpaquePointer) -> OpaquePointer;
+    value c"RedisModule_ModuleTypeGetValue": fn(OpaquePointer) -> OpaquePointer;
+    set_value c"RedisModule_ModuleTypeSetValue": fn(OpaquePointer, OpaquePointer, OpaquePointer) -> c_int;
+    reply_integer c"RedisModule_ReplyWithLongLong": fn(OpaquePointer, c_longlong) -> c_int;
+    reply_list c"RedisModule_ReplyWithArray": fn(OpaquePointer, c_long) -> c_int;
+    reply_bytes c"RedisModule_ReplyWithStringBuffer": fn(OpaquePointer, *const c_char, usize) -> c_int;
+    reply_error c"RedisModule_ReplyWithError": fn(OpaquePointer, *const c_char) -> c_int;
+    wrong_arity c"RedisModule_WrongArity": fn(OpaquePointer) -> c_int;
+    replicate c"RedisModule_Replicate": fn(OpaquePointer, *const c_char, *const c_char; ...) -> c_int;
+    save_bytes c"RedisModule_SaveStringBuffer": fn(OpaquePointer, *const c_char, usize);
+    load_bytes c"RedisModule_LoadStringBuffer": fn(OpaquePointer, *mut usize) -> *mut c_char;
+    is_torn c"RedisModule_IsIOError": fn(OpaquePointer) -> c_int;
+    log_io c"RedisModule_LogIOError": fn(OpaquePointer, *const c_char, *const c_char; ...);
+    emit c"RedisModule_EmitAOF": fn(OpaquePointer, *const c_char, *const c_char; ...);
+    digest_bytes c"RedisModule_DigestAddStringBuffer": fn(OpaquePointer, *const c_char, usize);
+    digest_end c"RedisModule_DigestEndSequence": fn(OpaquePointer);
+    free_bytes c"RedisModule_Free": fn(OpaquePointer);
+    defrag_move c"RedisModule_DefragAlloc": fn(OpaquePointer, OpaquePointer) -> OpaquePointer;
+    defrag_stops c"RedisModule_DefragShouldStop": fn(OpaquePointer) -> c_int;
+    defrag_store c"RedisModule_DefragCursorSet": fn(OpaquePointer, c_ulong) -> c_int;
+    defrag_load c"RedisModule_DefragCursorGet": fn(OpaquePointer, *mut c_ulong) -> c_int;
 }
 
 /// Functions that only newer servers have: categories of rights.
 pub(crate) struct CategoryFunctions {
-    pub(crate) add: unsafe extern "C" fn(Opaque, *const c_char) -> c_int,
-    pub(crate) command: unsafe extern "C" fn(Opaque, *const c_char) -> Opaque,
-    pub(crate) set: unsafe extern "C" fn(Opaque, *const c_char) -> c_int,
+    pub(crate) add: unsafe extern "C" fn(OpaquePointer, *const c_char) -> c_int,
+    pub(crate) command: unsafe extern "C" fn(OpaquePointer, *const c_char) -> OpaquePointer,
+    pub(crate) set: unsafe extern "C" fn(OpaquePointer, *const c_char) -> c_int,
 }
 
-type GetFunction = unsafe extern "C" fn(*const c_char, *mut Opaque) -> c_int;
+type GetFunction = unsafe extern "C" fn(*const c_char, *mut OpaquePointer) -> c_int;
 
 static MEMORY: OnceLock<MemoryFunctions> = OnceLock::new();
 static SERVER: OnceLock<ServerFunctions> = OnceLock::new();
@@ -153,8 +153,8 @@ pub(crate) fn categories() -> Option<&'static CategoryFunctions> {
 ///
 /// # Safety
 /// `get` is the function by which a server tells its functions.
-unsafe fn find(get: GetFunction, name: &CStr) -> Option<Opaque> {
-    let mut found: Opaque = std::ptr::null_mut();
+unsafe fn find(get: GetFunction, name: &CStr) -> Option<OpaquePointer> {
+    let mut found: OpaquePointer = std::ptr::null_mut();
     // SAFETY: the name is a text of C, and there is a place for the answer.
     let is_found = unsafe { get(name.as_ptr(), &mut found) };
     (is_found == DONE && !found.is_null()).then_some(found)
@@ -164,7 +164,7 @@ unsafe fn find(get: GetFunction, name: &CStr) -> Option<Opaque> {
 ///
 /// # Safety
 /// `context` is the one that a server gives when it loads a module; nothing was allocated by this module before.
-pub(crate) unsafe fn load(context: Opaque) -> bool {
+pub(crate) unsafe fn load(context: OpaquePointer) -> bool {
     // SAFETY: a context begins with the function that tells the functions.
     let get = unsafe { *context.cast::<Option<GetFunction>>() };
     let Some(get) = get else { return false };
@@ -174,9 +174,12 @@ pub(crate) unsafe fn load(context: Opaque) -> bool {
             [c"RedisModule_Alloc", c"RedisModule_Realloc", c"RedisModule_Free"].map(|name| find(get, name));
         let (Some(alloc), Some(realloc), Some(free)) = (alloc, realloc, free) else { return false };
         MemoryFunctions {
-            alloc: std::mem::transmute::<Opaque, unsafe extern "C" fn(usize) -> Opaque>(alloc),
-            realloc: std::mem::transmute::<Opaque, unsafe extern "C" fn(Opaque, usize) -> Opaque>(realloc),
-            free: std::mem::transmute::<Opaque, unsafe extern "C" fn(Opaque)>(free),
+            alloc: std::mem::transmute::<OpaquePointer, unsafe extern "C" fn(usize) -> OpaquePointer>(alloc),
+            realloc: std::mem::transmute::<
+                OpaquePointer,
+                unsafe extern "C" fn(OpaquePointer, usize) -> OpaquePointer,
+            >(realloc),
+            free: std::mem::transmute::<OpaquePointer, unsafe extern "C" fn(OpaquePointer)>(free),
         }
     };
     if MEMORY.set(memory).is_err() {
@@ -193,11 +196,18 @@ pub(crate) unsafe fn load(context: Opaque) -> bool {
         ];
         match names.map(|name| find(get, name)) {
             [Some(add), Some(command), Some(set)] => Some(CategoryFunctions {
-                add: std::mem::transmute::<Opaque, unsafe extern "C" fn(Opaque, *const c_char) -> c_int>(add),
-                command: std::mem::transmute::<Opaque, unsafe extern "C" fn(Opaque, *const c_char) -> Opaque>(
-                    command,
-                ),
-                set: std::mem::transmute::<Opaque, unsafe extern "C" fn(Opaque, *const c_char) -> c_int>(set),
+                add: std::mem::transmute::<
+                    OpaquePointer,
+                    unsafe extern "C" fn(OpaquePointer, *const c_char) -> c_int,
+                >(add),
+                command: std::mem::transmute::<
+                    OpaquePointer,
+                    unsafe extern "C" fn(OpaquePointer, *const c_char) -> OpaquePointer,
+                >(command),
+                set: std::mem::transmute::<
+                    OpaquePointer,
+                    unsafe extern "C" fn(OpaquePointer, *const c_char) -> c_int,
+                >(set),
             }),
             _ => None,
         }
@@ -216,14 +226,14 @@ pub(crate) unsafe fn load(context: Opaque) -> bool {
 }
 
 /// Writes a line into the server's log.
-pub(crate) fn log(context: Opaque, text: &str) {
+pub(crate) fn log(context: OpaquePointer, text: &str) {
     let Ok(text) = std::ffi::CString::new(text) else { return };
     // SAFETY: the context is the server's; the format takes one text of C.
     unsafe { (server().log)(context, c"warning".as_ptr(), c"%s".as_ptr(), text.as_ptr()) }
 }
 
 /// Writes a line about a stream that is read into the server's log.
-pub(crate) fn log_io(stream: Opaque, text: &str) {
+pub(crate) fn log_io(stream: OpaquePointer, text: &str) {
     let Ok(text) = std::ffi::CString::new(text) else { return };
     // SAFETY: the stream is the server's; the format takes one text of C.
     unsafe { (server().log_io)(stream, c"warning".as_ptr(), c"%s".as_ptr(), text.as_ptr()) }
@@ -233,7 +243,7 @@ pub(crate) fn log_io(stream: Opaque, text: &str) {
 ///
 /// # Safety
 /// The text is the server's, and stays what it is for as long as the bytes are used.
-pub(crate) unsafe fn bytes_of<'a>(text: Opaque) -> &'a [u8] {
+pub(crate) unsafe fn bytes_of<'a>(text: OpaquePointer) -> &'a [u8] {
     let mut length = 0;
     // SAFETY: the text is the server's; its bytes are as many as it says.
     unsafe {

@@ -10,7 +10,7 @@ use cells::CellTable;
 use cells::command::{CommandKeys, CommandReply, RefusedCommand, TableCommand, execute};
 
 use crate::api::{
-    self, CommandFunction, EMPTY, MODULE, Opaque, READ, STRING, WRITE, bytes_of, guarded, server,
+    self, CommandFunction, EMPTY, MODULE, OpaquePointer, READ, STRING, WRITE, bytes_of, guarded, server,
 };
 use crate::data_type::{data_type, give, with_registry};
 
@@ -19,7 +19,7 @@ const KEYS_MAX: usize = 4096;
 
 macro_rules! commands {
     ($($function:ident: $command:ident;)*) => {
-        $(unsafe extern "C" fn $function(context: Opaque, arguments: *const Opaque, count: c_int) -> c_int {
+        $(unsafe extern "C" fn $function(context: OpaquePointer, arguments: *const OpaquePointer, count: c_int) -> c_int {
             // SAFETY: the server gives as many arguments as it says.
             unsafe { run(TableCommand::$command, context, arguments, count) }
         })*
@@ -44,7 +44,7 @@ commands! {
 }
 
 /// Tells the server about the commands.
-pub(crate) fn create(context: Opaque) -> bool {
+pub(crate) fn create(context: OpaquePointer) -> bool {
     if let Some(categories) = api::categories() {
         // SAFETY: the context is the one of loading.
         unsafe { (categories.add)(context, c"tollhouse".as_ptr()) };
@@ -85,14 +85,14 @@ pub(crate) fn create(context: Opaque) -> bool {
 
 /// The keys of a command. Each is opened when it is first asked for, and closed at the end.
 struct ServerKeys<'a> {
-    context: Opaque,
-    names: &'a [Opaque],
-    open: Vec<Option<Opaque>>,
+    context: OpaquePointer,
+    names: &'a [OpaquePointer],
+    open: Vec<Option<OpaquePointer>>,
     is_written: bool,
 }
 
 impl ServerKeys<'_> {
-    fn handle(&mut self, key: usize) -> Opaque {
+    fn handle(&mut self, key: usize) -> OpaquePointer {
         let (context, name) = (self.context, self.names[key]);
         let mode = if self.is_written { READ | WRITE } else { READ };
         // SAFETY: the context and the name are those of the command.
@@ -106,7 +106,7 @@ impl ServerKeys<'_> {
         if handle.is_null() { EMPTY } else { unsafe { (server().key_type)(handle) } }
     }
 
-    fn value(&mut self, key: usize) -> Result<Option<Opaque>, RefusedCommand> {
+    fn value(&mut self, key: usize) -> Result<Option<OpaquePointer>, RefusedCommand> {
         let handle = self.handle(key);
         match self.type_of(key) {
             EMPTY => Ok(None),
@@ -210,7 +210,12 @@ impl CommandKeys for ServerKeys<'_> {
 ///
 /// # Safety
 /// The context and the arguments are those of a command that the server runs.
-unsafe fn run(command: TableCommand, context: Opaque, arguments: *const Opaque, count: c_int) -> c_int {
+unsafe fn run(
+    command: TableCommand,
+    context: OpaquePointer,
+    arguments: *const OpaquePointer,
+    count: c_int,
+) -> c_int {
     let ended = guarded(|| {
         let count = usize::try_from(count).unwrap_or(0);
         // SAFETY: the server gives as many arguments as it says.
@@ -238,13 +243,19 @@ unsafe fn run(command: TableCommand, context: Opaque, arguments: *const Opaque, 
     })
 }
 
-fn refuse(context: Opaque, why: &str) -> c_int {
+fn refuse(context: OpaquePointer, why: &str) -> c_int {
     let why = CString::new(why).unwrap_or_default();
     // SAFETY: the context is that of the command, and the text is of C.
     unsafe { (server().reply_error)(context, why.as_ptr()) }
 }
 
-fn answer(context: Opaque, command: TableCommand, names: &[Opaque], clock: i64, request: &[u8]) -> c_int {
+fn answer(
+    context: OpaquePointer,
+    command: TableCommand,
+    names: &[OpaquePointer],
+    clock: i64,
+    request: &[u8],
+) -> c_int {
     if names.len() > KEYS_MAX {
         return refuse(context, "ERR a command has too many keys");
     }
@@ -278,7 +289,13 @@ fn answer(context: Opaque, command: TableCommand, names: &[Opaque], clock: i64, 
 }
 
 /// Tells replicas and the server's log of commands what was done: the same at the same time.
-fn replicate(context: Opaque, command: TableCommand, names: &[Opaque], clock: i64, request: &[u8]) {
+fn replicate(
+    context: OpaquePointer,
+    command: TableCommand,
+    names: &[OpaquePointer],
+    clock: i64,
+    request: &[u8],
+) {
     let (Ok(name), Ok(clock)) = (CString::new(command.name()), CString::new(clock.to_string())) else {
         return;
     };
@@ -297,7 +314,7 @@ fn replicate(context: Opaque, command: TableCommand, names: &[Opaque], clock: i6
     }
 }
 
-fn say(context: Opaque, reply: &CommandReply) -> c_int {
+fn say(context: OpaquePointer, reply: &CommandReply) -> c_int {
     // SAFETY: the context is that of the command; the server copies bytes.
     unsafe {
         match reply {

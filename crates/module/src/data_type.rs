@@ -8,13 +8,13 @@ use cells::command::{TableCommand, load_request};
 use cells::snapshot::{self, SnapshotReader};
 use cells::{CellTable, FormRegistry, TableKey};
 
-use crate::api::{self, METHODS_VERSION, Opaque, TypeMethods, guarded, server};
+use crate::api::{self, METHODS_VERSION, OpaquePointer, TypeMethods, guarded, server};
 
 /// The version of what is written into the server's files.
 const ENCODING: c_int = 1;
 
 /// A pointer to the type, as the server knows it.
-struct DataType(Opaque);
+struct DataType(OpaquePointer);
 
 // SAFETY: the server never moves or frees it, and it is only given back to the server.
 unsafe impl Send for DataType {}
@@ -25,7 +25,7 @@ static DATA_TYPE: OnceLock<DataType> = OnceLock::new();
 static REGISTRY: Mutex<Option<FormRegistry>> = Mutex::new(None);
 
 /// Tells the server about the type.
-pub(crate) fn create(context: Opaque) -> bool {
+pub(crate) fn create(context: OpaquePointer) -> bool {
     let mut methods = TypeMethods {
         version: METHODS_VERSION,
         rdb_load,
@@ -48,7 +48,7 @@ pub(crate) fn create(context: Opaque) -> bool {
 }
 
 /// The type as the server knows it.
-pub(crate) fn data_type() -> Opaque {
+pub(crate) fn data_type() -> OpaquePointer {
     DATA_TYPE.get().map_or(null_mut(), |found| found.0)
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn with_registry<T>(call: impl FnOnce(&mut FormRegistry) -> T) -> T {
 }
 
 /// A value that the server keeps.
-pub(crate) fn give(table: CellTable) -> Opaque {
+pub(crate) fn give(table: CellTable) -> OpaquePointer {
     Box::into_raw(Box::new(table)).cast()
 }
 
@@ -67,13 +67,13 @@ pub(crate) fn give(table: CellTable) -> Opaque {
 ///
 /// # Safety
 /// The value is a table of this module, and nobody changes it meanwhile.
-unsafe fn table<'a>(value: Opaque) -> &'a CellTable {
+unsafe fn table<'a>(value: OpaquePointer) -> &'a CellTable {
     // SAFETY: the caller's promise.
     unsafe { &*value.cast::<CellTable>() }
 }
 
 /// Bytes of a stream.
-fn load_bytes(stream: Opaque) -> Option<Vec<u8>> {
+fn load_bytes(stream: OpaquePointer) -> Option<Vec<u8>> {
     let mut length = 0;
     // SAFETY: the stream is the server's. Its bytes are copied, and given back.
     unsafe {
@@ -87,12 +87,12 @@ fn load_bytes(stream: Opaque) -> Option<Vec<u8>> {
     }
 }
 
-fn save_bytes(stream: Opaque, bytes: &[u8]) {
+fn save_bytes(stream: OpaquePointer, bytes: &[u8]) {
     // SAFETY: the stream is the server's, which copies the bytes.
     unsafe { (server().save_bytes)(stream, bytes.as_ptr().cast(), bytes.len()) }
 }
 
-fn loaded(stream: Opaque, encoding: c_int) -> Result<CellTable, &'static str> {
+fn loaded(stream: OpaquePointer, encoding: c_int) -> Result<CellTable, &'static str> {
     const TORN: &str = "it is torn";
     if encoding != ENCODING {
         return Err("it is of another version than this module's");
@@ -109,7 +109,7 @@ fn loaded(stream: Opaque, encoding: c_int) -> Result<CellTable, &'static str> {
     }
 }
 
-unsafe extern "C" fn rdb_load(stream: Opaque, encoding: c_int) -> Opaque {
+unsafe extern "C" fn rdb_load(stream: OpaquePointer, encoding: c_int) -> OpaquePointer {
     let table = guarded(|| loaded(stream, encoding)).unwrap_or(Err("reading it failed"));
     match table {
         Ok(table) => give(table),
@@ -120,7 +120,7 @@ unsafe extern "C" fn rdb_load(stream: Opaque, encoding: c_int) -> Opaque {
     }
 }
 
-unsafe extern "C" fn rdb_save(stream: Opaque, value: Opaque) {
+unsafe extern "C" fn rdb_save(stream: OpaquePointer, value: OpaquePointer) {
     guarded(|| {
         // SAFETY: the server gives a value of this type, and changes nothing while it saves.
         let table = unsafe { table(value) };
@@ -130,7 +130,7 @@ unsafe extern "C" fn rdb_save(stream: Opaque, value: Opaque) {
     });
 }
 
-unsafe extern "C" fn aof_rewrite(stream: Opaque, key: Opaque, value: Opaque) {
+unsafe extern "C" fn aof_rewrite(stream: OpaquePointer, key: OpaquePointer, value: OpaquePointer) {
     guarded(|| {
         // SAFETY: the server gives a value of this type, and changes nothing while it saves.
         let table = unsafe { table(value) };
@@ -155,12 +155,12 @@ unsafe extern "C" fn aof_rewrite(stream: Opaque, key: Opaque, value: Opaque) {
     });
 }
 
-unsafe extern "C" fn mem_usage(value: Opaque) -> usize {
+unsafe extern "C" fn mem_usage(value: OpaquePointer) -> usize {
     // SAFETY: the server gives a value of this type.
     unsafe { table(value) }.memory_bytes()
 }
 
-unsafe extern "C" fn digest(digest: Opaque, value: Opaque) {
+unsafe extern "C" fn digest(digest: OpaquePointer, value: OpaquePointer) {
     guarded(|| {
         // SAFETY: the server gives a value of this type.
         let table = unsafe { table(value) };
@@ -180,25 +180,25 @@ unsafe extern "C" fn digest(digest: Opaque, value: Opaque) {
     });
 }
 
-unsafe extern "C" fn free(value: Opaque) {
+unsafe extern "C" fn free(value: OpaquePointer) {
     guarded(|| {
         // SAFETY: the server gives a value that it got from `give`, and uses it no more.
         drop(unsafe { Box::from_raw(value.cast::<CellTable>()) });
     });
 }
 
-unsafe extern "C" fn free_effort(_key: Opaque, value: Opaque) -> usize {
+unsafe extern "C" fn free_effort(_key: OpaquePointer, value: OpaquePointer) -> usize {
     // SAFETY: the server gives a value of this type.
     unsafe { table(value) }.leaf_count()
 }
 
-unsafe extern "C" fn copy(_from: Opaque, _to: Opaque, value: Opaque) -> Opaque {
+unsafe extern "C" fn copy(_from: OpaquePointer, _to: OpaquePointer, value: OpaquePointer) -> OpaquePointer {
     // SAFETY: the server gives a value of this type.
     guarded(|| give(unsafe { table(value) }.clone())).unwrap_or(null_mut())
 }
 
 /// Moves the leaves to where the server wants them, as many as it has time for.
-unsafe extern "C" fn defrag(context: Opaque, _key: Opaque, value: *mut Opaque) -> c_int {
+unsafe extern "C" fn defrag(context: OpaquePointer, _key: OpaquePointer, value: *mut OpaquePointer) -> c_int {
     guarded(|| {
         let mut from: c_ulong = 0;
         // SAFETY: the context is the server's. There is no cursor at first.

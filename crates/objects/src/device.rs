@@ -74,9 +74,9 @@ impl Device for BucketDevice {
                 .wait(self.bucket.range(name, range.clone()))
                 .map(|found| found.map(|it| (range.start, it)))
         };
-        let is_as_said = |(_, (_, whole)): &(u64, (Bytes, u64))| *whole == length;
+        let is_as_stated = |(_, (_, whole)): &(u64, (Bytes, u64))| *whole == length;
         let found = match tail(length) {
-            Ok(Some(found)) if is_as_said(&found) => found,
+            Ok(Some(found)) if is_as_stated(&found) => found,
             Ok(None) => return Err(ErrorKind::NotFound.into()),
             // It was written anew, and the manifest is about to be.
             _ => {

@@ -21,7 +21,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(300);
 /// The pause between two looks for what is too old.
 const EXPIRE_EVERY: Duration = Duration::from_secs(3600);
 /// The number of failures in a row from which on people are told.
-const FAILURES_TOLD: u32 = 3;
+const FAILURES_SHOWN: u32 = 3;
 
 /// Settings of uploads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ impl UploadWork {
         if self.failures == 1 {
             tracing::warn!(%error, "a segment cannot be uploaded: it is tried again");
         }
-        if self.failures >= FAILURES_TOLD {
+        if self.failures >= FAILURES_SHOWN {
             let waiting = self.journal.upload_census().waiting;
             (self.report)(Some(format!(
                 "{waiting} segments of the journal wait to be uploaded, {} attempts in a row have failed: {error}",

@@ -1,8 +1,8 @@
-//! A track's values, as they are called outside of rules.
+//! An aggregate's values, as they are called outside of rules.
 
 use stats::{AggregateColumn, DecayWeight};
 
-/// The name of the last value of a field, which is no column of a track.
+/// The name of the last value of a field, which is no column of an aggregate.
 pub const LAST_VALUE: &str = "value";
 
 /// Returns the name of a column: `count`, `max`, `decayed_1h`.

@@ -41,7 +41,7 @@ use std::sync::Arc;
 use data_encoding::HEXLOWER;
 use event::Kind;
 use judge::TestRun;
-use stats::{CancellationCheck, Catalog, NumberRegister};
+use stats::{CancellationCheck, Catalog, NumberRegistry};
 
 use crate::limit::LimitPlan;
 pub use allow::{AllowPlan, AllowSource};
@@ -75,7 +75,7 @@ pub use notification::{
 pub use pipeline::authentication::{DnsListMeaning, DnsListPlan, DnsPlan};
 pub use pipeline::block_lists::BlockListColumns;
 pub use pipeline::candidate::{Canary, Candidate};
-pub use pipeline::challenge::{CHALLENGE_COST, ChallengePlan, ScriptlessWay};
+pub use pipeline::challenge::{CHALLENGE_COST, ChallengePlan, ScriptlessMethod};
 pub use pipeline::classifier::TrainingLabel;
 pub use pipeline::classifier::{ClassifierPlan, LinearView};
 pub use pipeline::derived::DerivedField;
@@ -129,7 +129,7 @@ pub struct Plan {
     /// The limits of Envoy.
     pub envoy: Arc<EnvoyPlan>,
     /// The numbers of all names: those that the plan was compiled with, and those of names that were new.
-    pub numbers: NumberRegister,
+    pub numbers: NumberRegistry,
     /// Limits, in the order of the configuration.
     pub limits: Vec<Arc<LimitPlan>>,
     /// The checks that proxies may ask for.
@@ -175,11 +175,11 @@ impl Plan {
     /// Compiles a configuration whose names have no numbers yet: they get them in its order. All problems are found, not
     /// only the first; a rule that fails one of its tests is one.
     pub fn compile(config: &Config) -> Result<Plan, ConfigProblems> {
-        Plan::compile_with(config, &NumberRegister::default())
+        Plan::compile_with(config, &NumberRegistry::default())
     }
 
     /// Compiles a configuration as [`Plan::compile`] does, with the numbers that its names have had before.
-    pub fn compile_with(config: &Config, numbers: &NumberRegister) -> Result<Plan, ConfigProblems> {
+    pub fn compile_with(config: &Config, numbers: &NumberRegistry) -> Result<Plan, ConfigProblems> {
         Plan::compile_beside(config, numbers, None, &|| false)
     }
 
@@ -187,7 +187,7 @@ impl Plan {
     /// readings keep their order, and the node's settings stay. It ends early, refused, once it is over.
     pub fn compile_beside(
         config: &Config,
-        numbers: &NumberRegister,
+        numbers: &NumberRegistry,
         now: Option<&Plan>,
         is_over: CancellationCheck<'_>,
     ) -> Result<Plan, ConfigProblems> {
@@ -201,7 +201,7 @@ impl Plan {
     /// Compiles a configuration whose rules may fail their tests, and tells what came of each, in the order of the
     /// pipelines and their rules.
     pub fn compile_untested(config: &Config) -> Result<(Plan, Vec<RuleTestResult>), ConfigProblems> {
-        let (plan, tested, problems) = Plan::draft(config, NumberRegister::default(), None, &|| false)?;
+        let (plan, tested, problems) = Plan::draft(config, NumberRegistry::default(), None, &|| false)?;
         Ok((Plan { warnings: problems.refuse()?, ..plan }, tested))
     }
 
@@ -209,7 +209,7 @@ impl Plan {
     /// plan is none.
     fn draft(
         config: &Config,
-        mut numbers: NumberRegister,
+        mut numbers: NumberRegistry,
         now: Option<&Plan>,
         is_over: CancellationCheck<'_>,
     ) -> Result<(Plan, Vec<RuleTestResult>, ConfigProblems), ConfigProblems> {

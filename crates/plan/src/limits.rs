@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use event::{Kind, SchemaBuilder, Span};
 use judge::{Conjunct, Severity, conjuncts};
-use stats::{NumberRegister, NumberedSection, RegisteredName};
+use stats::{NumberRegistry, NumberedSection, RegisteredName};
 
 use crate::config::{ConfigOrigin, ConfigProblems, ConfigView, Document, expected, inside};
 use crate::entries;
@@ -21,7 +21,7 @@ use crate::pipeline::scope::EarlyScope;
 /// The limits of the main file.
 pub(super) fn compile(
     document: &Document,
-    numbers: &mut NumberRegister,
+    numbers: &mut NumberRegistry,
     problems: &mut ConfigProblems,
 ) -> Vec<Arc<LimitPlan>> {
     let mut names = HashSet::new();
@@ -72,7 +72,7 @@ pub(super) fn warn_of_idle_conditions(
 }
 
 /// A rule's use of a limit, and the events for which it needs the answer; `None` for all.
-struct Asking {
+struct LimitUse {
     origin: ConfigOrigin,
     rule: String,
     of: Option<String>,
@@ -108,7 +108,7 @@ impl PipelineDraft<'_> {
 
     /// Warns of limits that take for every event although all rules that ask for them need that for some events only.
     pub(super) fn wide_limits(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
-        let mut asking: BTreeMap<String, Vec<Asking>> = BTreeMap::new();
+        let mut asking: BTreeMap<String, Vec<LimitUse>> = BTreeMap::new();
         for view in self.document.list("rule") {
             let (Some(rule), Some(when)) = (view.str("name"), view.str("when")) else { continue };
             let limits = self.limits_of_rule(rule);
@@ -128,7 +128,7 @@ impl PipelineDraft<'_> {
                 let place = asked.iter().find(|(name, _)| *name == limit).map(|(_, range)| range.clone());
                 let of = Some(of.join(" && ")).filter(|of| place.is_some() && !of.is_empty());
                 let origin = inside(view.origin("when"), when, place.unwrap_or(0..when.len()));
-                asking.entry(limit).or_default().push(Asking { origin, rule: rule.to_owned(), of });
+                asking.entry(limit).or_default().push(LimitUse { origin, rule: rule.to_owned(), of });
             }
         }
         for (limit, asking) in asking {
@@ -137,7 +137,7 @@ impl PipelineDraft<'_> {
             if is_narrow || of.len() < asking.len() {
                 continue;
             }
-            let Some(Asking { origin, rule, .. }) = asking.first() else { continue };
+            let Some(LimitUse { origin, rule, .. }) = asking.first() else { continue };
             of.sort_unstable();
             of.dedup();
             let of = match of.as_slice() {

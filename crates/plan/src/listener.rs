@@ -1,4 +1,4 @@
-//! Listeners of mail servers, of clients of Redis, of Envoy and of senders of batches: where they listen, who may ask, and what they make of trouble.
+//! Listeners of mail servers, of clients of Redis, of Envoy and of senders of batches: where they listen, who may ask, and what they do on failures.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -395,7 +395,7 @@ fn settings(
                 MailFailureMode::Open
             },
             learn: view.bool("learn")?,
-            writes_signed_id: view.bool("ticket")?,
+            writes_signed_id: view.bool("signed_id")?,
             body_max: view.size("body_max")?,
             judges_first_part: view.str("oversize")? == "judge",
             acting: match view.str("act")? {

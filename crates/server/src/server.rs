@@ -192,7 +192,7 @@ impl Server {
         let lists = tokio::spawn(block_list_feed::keep(Arc::clone(&node)));
         let notifications = tokio::spawn(notification_work::keep(Arc::clone(&node)));
         let peers = tokio::spawn(announce(Arc::clone(&node), address));
-        let lessons = tokio::spawn(exchange_lessons(Arc::clone(&node)));
+        let examples = tokio::spawn(exchange_examples(Arc::clone(&node)));
         let bans = tokio::spawn(share(Arc::clone(&node)));
         let shards = tokio::spawn(watch_shards(Arc::clone(&node)));
         let tokens = tokio::spawn(watch_tokens(Arc::clone(&node)));
@@ -236,7 +236,7 @@ impl Server {
         lists.abort();
         notifications.abort();
         peers.abort();
-        lessons.abort();
+        examples.abort();
         bans.abort();
         shards.abort();
         tokens.abort();
@@ -385,12 +385,12 @@ async fn watch_shards(node: Arc<Node>) {
 }
 
 /// Shares with the other nodes what linear models learn.
-async fn exchange_lessons(node: Arc<Node>) {
+async fn exchange_examples(node: Arc<Node>) {
     let mut ticks = interval(peers::BEAT);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        relay::exchange_lessons(&node).await;
+        relay::exchange_examples(&node).await;
     }
 }
 

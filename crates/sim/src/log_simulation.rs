@@ -15,11 +15,11 @@ use stats::random::Random;
 /// # Errors
 /// The first answer that is wrong, or a panic.
 pub fn simulate_log(seed: u64) -> Result<SimulationSummary, Box<SimulationFailure>> {
-    let mut world = LogSimulation::new(seed);
-    let done = guarded(|| world.run());
+    let mut simulation = LogSimulation::new(seed);
+    let done = guarded(|| simulation.run());
     match done {
-        Ok(()) => Ok(world.tally),
-        Err(what) => Err(Box::new(SimulationFailure { seed, what, trace: world.trace })),
+        Ok(()) => Ok(simulation.tally),
+        Err(what) => Err(Box::new(SimulationFailure { seed, what, trace: simulation.trace })),
     }
 }
 

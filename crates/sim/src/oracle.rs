@@ -198,14 +198,14 @@ impl LedgerOracle {
     }
 
     /// Applies a request as `ask` does, but for a duplicate if it is said to be one, and for none if it is said to be none.
-    pub(crate) fn ask_as(&mut self, ask: &OracleRequest, duplicate_said: Option<bool>) -> OracleOutcome {
+    pub(crate) fn ask_as(&mut self, ask: &OracleRequest, duplicate_answered: Option<bool>) -> OracleOutcome {
         let mut duplicate = false;
         if let Some((number, time)) = ask.mark {
             let kind = self.kinds.len() - 1;
             let name = OracleKey { kind, number, value: None };
             let bucket = time.div_euclid(self.kinds[kind].fine().width);
             duplicate = self.kept(name).keys().any(|(_, marked)| marked.abs_diff(bucket) <= 1);
-            duplicate = duplicate_said.unwrap_or(duplicate);
+            duplicate = duplicate_answered.unwrap_or(duplicate);
             if !duplicate {
                 self.push(name, time, [(0, 1)]);
             }

@@ -81,12 +81,12 @@ impl std::error::Error for SimulationFailure {}
 /// # Errors
 /// The first answer that is wrong, or a panic.
 pub fn simulate(seed: u64) -> Result<SimulationSummary, Box<SimulationFailure>> {
-    let mut world = LedgerSimulation::new(seed);
-    let done = guarded(|| world.run());
+    let mut simulation = LedgerSimulation::new(seed);
+    let done = guarded(|| simulation.run());
     match done {
-        Ok(()) => Ok(world.tally),
+        Ok(()) => Ok(simulation.tally),
         Err(what) => {
-            Err(Box::new(SimulationFailure { seed, what, trace: world.trace.into_iter().collect() }))
+            Err(Box::new(SimulationFailure { seed, what, trace: simulation.trace.into_iter().collect() }))
         }
     }
 }

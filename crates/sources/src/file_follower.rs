@@ -437,20 +437,20 @@ mod tests {
     use super::*;
 
     /// A folder, and what a follower took of it so far.
-    struct Followed {
+    struct FollowedFolder {
         parent: tempfile::TempDir,
         follower: FileFollower,
         patterns: Vec<PathPattern>,
     }
 
-    impl Followed {
-        fn new(patterns: &[&str]) -> Followed {
+    impl FollowedFolder {
+        fn new(patterns: &[&str]) -> FollowedFolder {
             let parent = tempfile::tempdir().unwrap();
             let of = |pattern: &&str| PathPattern::new(&format!("{}/{pattern}", parent.path().display()));
             let patterns: Vec<_> = patterns.iter().map(|pattern| of(pattern).unwrap()).collect();
             let follower =
                 FileFollower::new(patterns.clone(), FileStart::Beginning, SourcePositions::default());
-            Followed { parent, follower, patterns }
+            FollowedFolder { parent, follower, patterns }
         }
 
         fn path(&self, name: &str) -> PathBuf {
@@ -496,7 +496,7 @@ mod tests {
 
     #[test]
     fn several_files_and_new_ones_are_followed() {
-        let mut of = Followed::new(&["*.log", "other"]);
+        let mut of = FollowedFolder::new(&["*.log", "other"]);
         of.append("a.log", "a1\na2\n");
         of.append("b.log", "b1\n");
         of.append("b.txt", "t1\n");
@@ -515,7 +515,7 @@ mod tests {
 
     #[test]
     fn what_is_not_committed_comes_again() {
-        let mut of = Followed::new(&["a"]);
+        let mut of = FollowedFolder::new(&["a"]);
         of.append("a", "1\n");
         assert_eq!(of.follower.poll().map(|chunk| chunk.lines.len()), Some(1));
         assert_eq!(of.follower.poll().map(|chunk| chunk.lines.len()), Some(1));
@@ -525,7 +525,7 @@ mod tests {
 
     #[test]
     fn rotation_by_renaming() {
-        let mut of = Followed::new(&["a"]);
+        let mut of = FollowedFolder::new(&["a"]);
         of.append("a", "1\n2\n");
         of.check(&["1", "2"]);
         of.rename("a", "a.1");
@@ -554,7 +554,7 @@ mod tests {
 
     #[test]
     fn a_file_that_was_not_read_yet_is_known() {
-        let mut of = Followed::new(&["a"]);
+        let mut of = FollowedFolder::new(&["a"]);
         of.append("a", "1\n");
         assert!(of.follower.poll().is_some() && of.follower.has_begun() && !of.follower.has_begun());
         of.append("a", "2\n");
@@ -567,7 +567,7 @@ mod tests {
 
     #[test]
     fn rotation_within_the_pattern() {
-        let mut of = Followed::new(&["a*"]);
+        let mut of = FollowedFolder::new(&["a*"]);
         of.append("a", "1\n");
         of.check(&["1"]);
         of.rename("a", "a.1");
@@ -584,7 +584,7 @@ mod tests {
 
     #[test]
     fn copied_and_truncated() {
-        let mut of = Followed::new(&["a*"]);
+        let mut of = FollowedFolder::new(&["a*"]);
         of.append("a", "same\n1\n");
         of.check(&["1", "same"]);
         fs::copy(of.path("a"), of.path("a.1")).unwrap();
@@ -603,7 +603,7 @@ mod tests {
 
     #[test]
     fn files_begin_at_their_end_if_that_is_wanted() {
-        let mut of = Followed::new(&["*"]);
+        let mut of = FollowedFolder::new(&["*"]);
         of.append("a", "1\n2");
         of.follower = FileFollower::new(of.patterns.clone(), FileStart::End, SourcePositions::default());
         of.check(&[]);
@@ -614,7 +614,7 @@ mod tests {
 
     #[test]
     fn headings_are_kept_with_the_place() {
-        let mut of = Followed::new(&["a"]);
+        let mut of = FollowedFolder::new(&["a"]);
         of.append("a", "#Fields: x\n1\n");
         let chunk = of.follower.poll().unwrap();
         assert_eq!(chunk.head, None);
@@ -626,7 +626,7 @@ mod tests {
 
     #[test]
     fn files_that_cannot_be_read_are_named_and_spoil_no_others() {
-        let mut of = Followed::new(&["a", "b"]);
+        let mut of = FollowedFolder::new(&["a", "b"]);
         fs::create_dir(of.path("a")).unwrap();
         of.append("b", "1\n");
         of.check(&["1"]);

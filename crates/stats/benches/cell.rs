@@ -49,12 +49,12 @@ fn main() {
         ("sum and 2 decayed", vec![AggregateColumn::Sum, decayed(1), decayed(24)]),
     ] {
         let plan = CellPlan::new(&Measure::Aggregate(
-            AggregateLayout::new(columns, Span::days(30)).expect("a track"),
+            AggregateLayout::new(columns, Span::days(30)).expect("an aggregate"),
         ))
         .expect("a plan");
         let mut words = Vec::new();
         (0..10).for_each(|step| plan.add_value(&mut words, Time::from_seconds(START + step), Some(step)));
-        report(&format!("track: {name}"), &plan, &words, 30);
+        report(&format!("aggregate: {name}"), &plan, &words, 30);
     }
 
     let tier = "1d x 7".parse().expect("a tier");

@@ -28,7 +28,7 @@ pub struct Statistic {
 }
 
 /// A sketch in front of a statistic: a key gets a cell once it was seen so often. Until then its readings are
-/// estimates; a track's count goes on from the estimate, other counts begin with the cell.
+/// estimates; an aggregate's count goes on from the estimate, other counts begin with the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
     /// The number of the sketch: see [`Admission::sketch_of`]. Kinds that name one number share it.

@@ -177,7 +177,7 @@ impl DefinitionRegistry {
 /// Puts a cell of `old` into an empty room as one of `new`. Counters go by name, a bucket goes into the finest tier
 /// whose width is a multiple of its own, and what fits nowhere is dropped. Exact distinct counts and marks only go into
 /// buckets of equal width: a value that was counted in two short periods would be counted twice in a long one.
-/// Approximate ones go into multiples, and into a lower precision. A track keeps the columns that both have; new ones
+/// Approximate ones go into multiples, and into a lower precision. An aggregate keeps the columns that both have; new ones
 /// begin empty.
 pub(crate) fn translated(
     words: &[u64],
@@ -211,7 +211,7 @@ mod tests {
         Measure::Windows(Layout::new(counters, &tiers, vec![tiers[0].width], None).unwrap())
     }
 
-    fn track(columns: &[AggregateColumn]) -> Measure {
+    fn aggregate(columns: &[AggregateColumn]) -> Measure {
         Measure::Aggregate(AggregateLayout::new(columns.to_vec(), Span::days(30)).unwrap())
     }
 
@@ -234,8 +234,8 @@ mod tests {
             windows(&["seen", "spam"], &["10m x 144", "1d x 14"]),
             Measure::distinct(tier("1d x 7"), vec![Span::days(3)]),
             Measure::once(Span::minutes(5)),
-            track(&[AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count]),
-            track(&[
+            aggregate(&[AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count]),
+            aggregate(&[
                 AggregateColumn::Sum,
                 AggregateColumn::Min,
                 AggregateColumn::Max,
@@ -306,7 +306,7 @@ mod tests {
         let error = registry.define(definition(all().remove(4))).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "kind 1 of space 3 is stored as windows `mass` of `from` and now configured as track `mass` of `from`: \
+            "kind 1 of space 3 is stored as windows `mass` of `from` and now configured as aggregate `mass` of `from`: \
              give the new one another name, or let go of the stored one with `tollhouse ledger names --drop`"
         );
     }
@@ -384,11 +384,11 @@ mod tests {
     }
 
     #[test]
-    fn tracks_keep_what_both_have() {
+    fn aggregates_keep_what_both_have() {
         let decayed =
             |hours| AggregateColumn::Decayed { half_life: Span::hours(hours), weight: DecayWeight::Value };
-        let old = defined(track(&[AggregateColumn::Sum, AggregateColumn::Max, decayed(1), decayed(2)]));
-        let new = defined(track(&[
+        let old = defined(aggregate(&[AggregateColumn::Sum, AggregateColumn::Max, decayed(1), decayed(2)]));
+        let new = defined(aggregate(&[
             AggregateColumn::Count,
             AggregateColumn::Sum,
             AggregateColumn::Min,

@@ -87,7 +87,7 @@ pub enum LayoutError {
     /// Buckets that no tier can answer one by one.
     #[error("buckets: {0}")]
     Series(String),
-    /// Columns of a track that cannot be.
+    /// Columns of an aggregate that cannot be.
     #[error("columns: {0}")]
     Columns(String),
     /// A precision of an approximate count that cannot be.

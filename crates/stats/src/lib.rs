@@ -24,7 +24,7 @@ mod hottest_keys;
 mod kind;
 mod layout;
 mod ledger;
-mod number_register;
+mod number_registry;
 mod overlay;
 pub mod random;
 mod sketch;
@@ -53,6 +53,6 @@ pub use ledger::{
     LedgerMetric, Observation, ObserveOutcome, ObserveOutcomes, ObserveRequest, Quality, Reading,
     ReadingHead, ReadingView, Readings, Timeline,
 };
-pub use number_register::{NumberRegister, NumberRegisterError, NumberedSection, RegisteredName};
+pub use number_registry::{NumberRegistry, NumberRegistryError, NumberedSection, RegisteredName};
 pub use overlay::AdditionOverlay;
 pub use sketch::{Sketch, SketchOptions, SketchPlace};

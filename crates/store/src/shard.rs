@@ -1038,9 +1038,9 @@ mod tests {
     }
 
     /// The position before which everything is certain to stay.
-    struct Before(u64);
+    struct WrittenPrefix(u64);
 
-    impl WrittenImages for Before {
+    impl WrittenImages for WrittenPrefix {
         fn written(&self, position: Position) -> bool {
             position.bits() < self.0
         }
@@ -1245,7 +1245,7 @@ mod tests {
         words.truncate(trimmed(&words).len());
         now.insert(number, (tag, words));
         if random.below(3) == 0 {
-            shard.evict(random.below(4_000) as usize, &Before(certain));
+            shard.evict(random.below(4_000) as usize, &WrittenPrefix(certain));
         }
     }
 }

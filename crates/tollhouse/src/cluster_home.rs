@@ -8,21 +8,21 @@ use std::time::Duration;
 use cluster::remote::{self, PartitionCount};
 use cluster::wire::{
     ChangeEntry, ChangeEntryKind, ChangeEntryPage, ChangeListPosition, ClusterTls, ShardAnswer,
-    SnapshotDescription, StreamLesson, StreamPage, StreamPosition, StreamRange, StreamReceipt, WireClient,
+    SnapshotDescription, StreamExample, StreamPage, StreamPosition, StreamRange, StreamReceipt, WireClient,
 };
 use cluster::{Cluster, ClusterExport, ClusterTransfer, ClusterTransferReport, ThreadedEnvironment};
 use engine::{
-    CellSink, ChangePage, ChangePosition, ChangeRegister, Directory, Engine, EngineOpenError, Impact,
-    LedgerHome, LessonId, LessonPage, LessonPosition, LessonReceipt, LessonRegister, ModelSnapshot,
-    NodeEntries, NodeRegister, NumberAllotment, RulesRegister, ShardHealth, ShardMonitor, SharedChange,
-    SharedChangeKind, SharedLesson, SharedModelName, SharedRegisters, SharedState, SnapshotStream,
-    StatisticsExchangeError,
+    CellSink, ChangePage, ChangePosition, ChangeRegistry, Directory, Engine, EngineOpenError, ExampleId,
+    ExamplePage, ExamplePosition, ExampleReceipt, Impact, LedgerHome, ModelSnapshot, NodeEntries,
+    NodeRegistry, NumberAllotment, RulesRegistry, ShardHealth, ShardMonitor, SharedChange, SharedChangeKind,
+    SharedExample, SharedModelName, SharedRegistries, SharedState, SnapshotStream, StatisticsExchangeError,
+    TrainingStreams,
 };
 use event::{Shingle, Span, Time};
 use journal::NodeNumber;
 use plan::{ClusterPlan, Plan};
 use stats::cell_export::CellDefinition;
-use stats::{LedgerExportReport, NumberRegister};
+use stats::{LedgerExportReport, NumberRegistry};
 
 use crate::clock::now;
 
@@ -42,12 +42,12 @@ pub(crate) fn open(
     plan: Plan,
 ) -> Result<Engine, EngineOpenError> {
     let (device, connection) = connect_node(directory, settings)?;
-    let shared = SharedRegisters {
+    let shared = SharedRegistries {
         numbers: Box::new(ClusterNumbers(connection.wire.clone())),
         nodes: Box::new(ClusterNodes::enter(&connection)?),
         shards: Box::new(ClusterShards(connection.wire.clone())),
         rules: Box::new(ClusterRules(connection.wire.clone())),
-        lessons: Some(Box::new(ClusterLessons(connection.wire.clone()))),
+        examples: Some(Box::new(ClusterTrainingStreams(connection.wire.clone()))),
         changes: Box::new(ClusterChanges(connection.wire.clone())),
     };
     let mut damage = None;
@@ -63,11 +63,11 @@ pub(crate) fn open(
     Ok(engine)
 }
 
-/// The register of numbers that nodes share.
+/// The registry of numbers that nodes share.
 struct ClusterNumbers(WireClient);
 
 impl NumberAllotment for ClusterNumbers {
-    fn allot(&self, known: &NumberRegister, wanted: &NumberRegister) -> Result<NumberRegister, String> {
+    fn allot(&self, known: &NumberRegistry, wanted: &NumberRegistry) -> Result<NumberRegistry, String> {
         pollster::block_on(self.0.allot_numbers(known, wanted)).map_err(|error| error.to_string())
     }
 }
@@ -75,7 +75,7 @@ impl NumberAllotment for ClusterNumbers {
 /// The rules that were posted, for all nodes.
 struct ClusterRules(WireClient);
 
-impl RulesRegister for ClusterRules {
+impl RulesRegistry for ClusterRules {
     fn last(&self) -> Result<SharedState, String> {
         let last = pollster::block_on(self.0.last_rules());
         last.map(|(number, digest)| SharedState { number, digest }).map_err(|error| error.to_string())
@@ -92,61 +92,63 @@ impl RulesRegister for ClusterRules {
     }
 }
 
-/// The lessons of linear models, for all nodes.
-struct ClusterLessons(WireClient);
+/// The examples of linear models, for all nodes.
+struct ClusterTrainingStreams(WireClient);
 
 /// The time for which a node may write a snapshot of a model until another one may.
 const LEASE: Duration = Duration::from_secs(60);
 
-impl ClusterLessons {
+impl ClusterTrainingStreams {
     fn position(
-        LessonPosition { number, id: LessonId { sender, number: of_sender } }: LessonPosition,
+        ExamplePosition { number, id: ExampleId { sender, number: of_sender } }: ExamplePosition,
     ) -> StreamPosition {
         StreamPosition { number, id: [sender, of_sender] }
     }
 
-    fn lesson_position(StreamPosition { number, id: [sender, of_sender] }: StreamPosition) -> LessonPosition {
-        LessonPosition { number, id: LessonId { sender, number: of_sender } }
+    fn example_position(
+        StreamPosition { number, id: [sender, of_sender] }: StreamPosition,
+    ) -> ExamplePosition {
+        ExamplePosition { number, id: ExampleId { sender, number: of_sender } }
     }
 }
 
-impl LessonRegister for ClusterLessons {
+impl TrainingStreams for ClusterTrainingStreams {
     fn append(
         &self,
         model: SharedModelName,
         known: u64,
-        lessons: &[SharedLesson],
-    ) -> Result<LessonReceipt, String> {
-        let of = |SharedLesson { id, bytes }: &SharedLesson| StreamLesson {
+        examples: &[SharedExample],
+    ) -> Result<ExampleReceipt, String> {
+        let of = |SharedExample { id, bytes }: &SharedExample| StreamExample {
             id: [id.sender, id.number],
             content: bytes.clone(),
         };
-        let sent = self.0.append_lessons(model, known, lessons.iter().map(of).collect());
+        let sent = self.0.append_examples(model, known, examples.iter().map(of).collect());
         let StreamReceipt { last, is_full, is_behind } =
             pollster::block_on(sent).map_err(|error| error.to_string())?;
-        Ok(LessonReceipt { last, is_full, is_behind })
+        Ok(ExampleReceipt { last, is_full, is_behind })
     }
 
-    fn after(&self, model: SharedModelName, position: LessonPosition) -> Result<LessonPage, String> {
-        let page = self.0.lessons_after(model, ClusterLessons::position(position));
-        let StreamPage { head, bytes, snapshot, is_snapshot_wanted, follows, lessons } =
+    fn after(&self, model: SharedModelName, position: ExamplePosition) -> Result<ExamplePage, String> {
+        let page = self.0.examples_after(model, ClusterTrainingStreams::position(position));
+        let StreamPage { head, bytes, snapshot, is_snapshot_wanted, follows, examples } =
             pollster::block_on(page).map_err(|error| error.to_string())?;
         let snapshot = snapshot.map(|SnapshotDescription { position, lease, pieces }| ModelSnapshot {
-            position: ClusterLessons::lesson_position(position),
+            position: ClusterTrainingStreams::example_position(position),
             lease,
             pieces,
         });
-        let of = |StreamLesson { id: [sender, number], content }| SharedLesson {
-            id: LessonId { sender, number },
+        let of = |StreamExample { id: [sender, number], content }| SharedExample {
+            id: ExampleId { sender, number },
             bytes: content,
         };
-        let lessons = lessons.into_iter().map(of).collect();
-        Ok(LessonPage { head, bytes, snapshot, is_snapshot_wanted, follows, lessons })
+        let examples = examples.into_iter().map(of).collect();
+        Ok(ExamplePage { head, bytes, snapshot, is_snapshot_wanted, follows, examples })
     }
 
     fn snapshot(&self, model: SharedModelName, of: &ModelSnapshot) -> Result<Option<Vec<u8>>, String> {
         let ModelSnapshot { position, lease, pieces } = *of;
-        let of = SnapshotDescription { position: ClusterLessons::position(position), lease, pieces };
+        let of = SnapshotDescription { position: ClusterTrainingStreams::position(position), lease, pieces };
         pollster::block_on(self.0.model_snapshot(model, of)).map_err(|error| error.to_string())
     }
 
@@ -162,7 +164,7 @@ impl LessonRegister for ClusterLessons {
         &self,
         model: SharedModelName,
         lease: u64,
-        position: LessonPosition,
+        position: ExamplePosition,
         stream: SnapshotStream,
         content: &[u8],
     ) -> Result<bool, String> {
@@ -170,7 +172,7 @@ impl LessonRegister for ClusterLessons {
             SnapshotStream::Continued { kept } => StreamRange::Kept(kept),
             SnapshotStream::Begun { known } => StreamRange::Instead(known),
         };
-        let position = ClusterLessons::position(position);
+        let position = ClusterTrainingStreams::position(position);
         let put = self.0.put_model_snapshot(model, lease, position, range, content.to_vec());
         pollster::block_on(put).map_err(|error| error.to_string())
     }
@@ -179,7 +181,7 @@ impl LessonRegister for ClusterLessons {
 /// The list of changes that nodes share.
 struct ClusterChanges(WireClient);
 
-impl ChangeRegister for ClusterChanges {
+impl ChangeRegistry for ClusterChanges {
     fn since(&self, position: ChangePosition) -> Result<Option<ChangePage>, String> {
         let ChangePosition { number, call, tag } = position;
         let position = ChangeListPosition { number, call, tag };
@@ -218,7 +220,7 @@ impl ChangeRegister for ClusterChanges {
     }
 }
 
-/// The register of nodes in the cluster, with this node's number.
+/// The registry of nodes in the cluster, with this node's number.
 struct ClusterNodes {
     wire: WireClient,
     number: NodeNumber,
@@ -236,7 +238,7 @@ impl ClusterNodes {
     }
 }
 
-impl NodeRegister for ClusterNodes {
+impl NodeRegistry for ClusterNodes {
     fn number(&self) -> NodeNumber {
         self.number
     }

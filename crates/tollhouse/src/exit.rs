@@ -16,7 +16,7 @@ pub(crate) enum Exit {
     Interrupted,
 }
 
-/// Usage and surroundings: what keeps a command from doing its work. Clap ends with the same code.
+/// Usage and environment: what keeps a command from doing its work. Clap ends with the same code.
 const FAILURE: u8 = 2;
 
 impl From<Exit> for ExitCode {

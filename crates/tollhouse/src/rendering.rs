@@ -363,7 +363,7 @@ fn known(key: &KeyReadingJson) -> String {
     parts.join("; ")
 }
 
-/// A value of a track: digits in groups, and two behind the point.
+/// A value of an aggregate: digits in groups, and two behind the point.
 fn number(value: &serde_json::Value) -> String {
     match (value.as_u64(), value.as_f64()) {
         (Some(integer), _) => HumanCount(integer).to_string(),

@@ -5,7 +5,7 @@ mod wire;
 use super::group::key_bytes;
 use super::message_pack::Reader;
 use crate::cell::{Reading, fine_slot};
-use crate::engine::{Engine, Error, Opening};
+use crate::engine::{Engine, EngineOptions, Error};
 use crate::process::{Server, version_of};
 use crate::workload::{Batch, COUNTERS, Micros, Statistic};
 use wire::{Connection, Value};
@@ -15,7 +15,7 @@ const WINDOWED: &str = include_str!("windowed.lua");
 
 /// Ways to use Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum RedisMethod {
     /// Commands that anybody would send; nothing is folded, and a key's times are taken as coming in order.
     Commands,
     /// One script for each message.
@@ -28,7 +28,7 @@ pub(crate) fn version() -> Result<String, String> {
     Ok(line.split_whitespace().find_map(|word| word.strip_prefix("v=")).unwrap_or(&line).to_owned())
 }
 
-pub(crate) fn open(opening: Opening<'_>, way: Way) -> Result<Box<dyn Engine>, Error> {
+pub(crate) fn open(opening: EngineOptions<'_>, method: RedisMethod) -> Result<Box<dyn Engine>, Error> {
     let mut server = Server::start("redis-server", opening.directory, |port| {
         let port = port.to_string();
         // Snapshots off, as the append-only file is the durability; it is rewritten when it has doubled, as always.
@@ -56,14 +56,14 @@ pub(crate) fn open(opening: Opening<'_>, way: Way) -> Result<Box<dyn Engine>, Er
         return Err("SCRIPT LOAD answers no digest".into());
     };
     let digest = digest.to_vec();
-    Ok(Box::new(Redis { server, connection, statistic: opening.statistic, way, digest }))
+    Ok(Box::new(Redis { server, connection, statistic: opening.statistic, method, digest }))
 }
 
 struct Redis {
     server: Server,
     connection: Connection,
     statistic: Statistic,
-    way: Way,
+    method: RedisMethod,
     digest: Vec<u8>,
 }
 
@@ -130,7 +130,7 @@ impl Redis {
         self.connection.send()
     }
 
-    /// Sums of the fields of a hash, as [`Way::Commands`] fills it: each event is in its fine bucket and in its day.
+    /// Sums of the fields of a hash, as [`RedisMethod::Commands`] fills it: each event is in its fine bucket and in its day.
     fn sums(&mut self, slots: &Slots) -> Result<Reading, Error> {
         let fields = self.connection.array_answer()?;
         let mut sums = [0; 18];
@@ -188,7 +188,7 @@ impl Redis {
         Ok(counted)
     }
 
-    /// The answer of the HMGET of [`Way::Commands`].
+    /// The answer of the HMGET of [`RedisMethod::Commands`].
     fn fields(&mut self) -> Result<Reading, Error> {
         self.connection.array_answer()?;
         let mut numbers = [0; 3];
@@ -231,12 +231,12 @@ fn each_sums(answer: Value<'_>, mut each: impl FnMut(Reading)) -> Result<(), Err
 
 impl Engine for Redis {
     fn observe(&mut self, batch: &Batch) -> Result<u64, Error> {
-        match self.way {
-            Way::Commands => {
+        match self.method {
+            RedisMethod::Commands => {
                 self.send_commands(batch)?;
                 self.receive_commands(batch)
             }
-            Way::Script => {
+            RedisMethod::Script => {
                 self.send_scripts(batch)?;
                 self.receive_scripts(batch)
             }
@@ -248,20 +248,20 @@ impl Engine for Redis {
         let mut readings = Vec::new();
         for key in keys {
             let key = key_bytes(*key);
-            let reading = match (self.way, self.statistic) {
-                (Way::Commands, Statistic::Fixed) => {
+            let reading = match (self.method, self.statistic) {
+                (RedisMethod::Commands, Statistic::Fixed) => {
                     self.connection.command(&[b"HMGET", &key, b"f", b"l", b"c"]);
                     self.fields()?
                 }
-                (Way::Script, Statistic::Fixed) => {
+                (RedisMethod::Script, Statistic::Fixed) => {
                     self.connection.command(&[b"GET", &key]);
                     value(self.connection.answer()?)?
                 }
-                (Way::Commands, Statistic::Windowed) => {
+                (RedisMethod::Commands, Statistic::Windowed) => {
                     self.connection.command(&[b"HGETALL", &key]);
                     self.sums(&slots)?
                 }
-                (Way::Script, Statistic::Windowed) => {
+                (RedisMethod::Script, Statistic::Windowed) => {
                     // The script, without what it writes.
                     let body = WINDOWED
                         .lines()

@@ -6,7 +6,7 @@ use std::fs;
 
 use super::message_pack::Reader;
 use crate::cell::{Reading, fine_slot};
-use crate::engine::{Engine, Error, Opening};
+use crate::engine::{Engine, EngineOptions, Error};
 use crate::process::{Server, version_of};
 use crate::workload::{Batch, COUNTERS, Micros, Statistic};
 use wire::Connection;
@@ -18,7 +18,7 @@ pub(crate) fn version() -> Result<String, String> {
     Ok(version_of("tarantool", "tarantool")?.trim_start_matches("Tarantool ").to_owned())
 }
 
-pub(crate) fn open(opening: Opening<'_>) -> Result<Box<dyn Engine>, Error> {
+pub(crate) fn open(opening: EngineOptions<'_>) -> Result<Box<dyn Engine>, Error> {
     let script = opening.directory.join("init.lua");
     fs::write(&script, SCRIPT)?;
     let mut server = Server::start("env", opening.directory, |port| {

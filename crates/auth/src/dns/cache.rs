@@ -227,13 +227,13 @@ mod tests {
 
     /// Answers each question after a time with how many there were; after some it fails.
     #[derive(Clone)]
-    struct Counting {
+    struct CountingResolver {
         asked: Arc<AtomicU32>,
         takes: Duration,
         fails_after: u32,
     }
 
-    impl DnsUpstream for Counting {
+    impl DnsUpstream for CountingResolver {
         fn query(&self, name: Box<str>, _: DnsRecordType) -> BoxFuture<'static, DnsReply> {
             let own = self.clone();
             Box::pin(async move {
@@ -264,7 +264,7 @@ mod tests {
     }
 
     fn cache(takes: Duration, fails_after: u32, limits: DnsCacheLimits) -> (Arc<DnsCache>, Arc<AtomicU32>) {
-        let upstream = Counting { asked: Arc::default(), takes, fails_after };
+        let upstream = CountingResolver { asked: Arc::default(), takes, fails_after };
         let asked = Arc::clone(&upstream.asked);
         (Arc::new(DnsCache::new(Box::new(upstream), limits, DnsMetrics::default())), asked)
     }
@@ -280,10 +280,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_name_is_asked_for_once_however_many_ask() {
         let (cache, asked) = cache(2 * SECOND, u32::MAX, limits());
-        let patient = join_all((0..1000).map(|_| ask(&cache, "A.example.", 5 * SECOND)));
+        let long_deadline = join_all((0..1000).map(|_| ask(&cache, "A.example.", 5 * SECOND)));
         let hasty = ask(&cache, "a.example", SECOND);
-        let (patient, hasty) = tokio::join!(patient, hasty);
-        assert!(patient.iter().all(|answer| *answer == found(1)));
+        let (long_deadline, hasty) = tokio::join!(long_deadline, hasty);
+        assert!(long_deadline.iter().all(|answer| *answer == found(1)));
         assert_eq!(hasty, DnsAnswer::TimedOut);
         assert_eq!(asked.load(Ordering::SeqCst), 1);
         // Kept for its time, then asked for again.

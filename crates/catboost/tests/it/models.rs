@@ -10,7 +10,7 @@ fn root() -> PathBuf {
 }
 
 /// A table of rows, and what CatBoost says of them.
-struct Expected {
+struct ExpectedTable {
     rows: Vec<Vec<Value>>,
     raw: Vec<Vec<f64>>,
     probabilities: Option<Vec<Vec<f64>>>,
@@ -43,7 +43,7 @@ fn input<'a>(kind: FeatureKind, value: &'a Value, text: &'a str) -> FeatureValue
     }
 }
 
-fn check(name: &str, model: &Model, expected: &Expected) {
+fn check(name: &str, model: &Model, expected: &ExpectedTable) {
     let texts: Vec<Vec<String>> = expected.rows.iter().map(|row| row.iter().map(text).collect()).collect();
     let mut scratch = ModelScratch::default();
     let mut alone: Vec<f64> = Vec::new();
@@ -138,10 +138,10 @@ fn arrays(value: &Value) -> &Vec<Value> {
     value.as_array().unwrap()
 }
 
-fn corpus(name: &str) -> Expected {
+fn corpus(name: &str) -> ExpectedTable {
     let path = root().join("corpora/model").join(name).with_extension("expected");
     let value: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    Expected {
+    ExpectedTable {
         rows: arrays(&value["rows"]).iter().map(|row| arrays(row).clone()).collect(),
         raw: arrays(&value["raw"]).iter().map(floats).collect(),
         probabilities: value.get("probability").map(|rows| arrays(rows).iter().map(floats).collect()),
@@ -208,7 +208,7 @@ fn large_models_score_as_catboost_does() {
         for ending in ["cbm", "json"] {
             let model = load(&folder.join(name).with_extension(ending));
             let (features, dimension) = (model.features().len(), model.dimension());
-            let mut expected = Expected {
+            let mut expected = ExpectedTable {
                 rows: Vec::new(),
                 raw: Vec::new(),
                 probabilities: (model.link() != LinkFunction::Identity).then(Vec::new),

@@ -184,7 +184,7 @@ impl WriteAheadLog {
     /// Opens what is there, tells its records, and begins a new segment.
     pub(crate) fn open(
         device: Arc<dyn Device>,
-        surroundings: Arc<dyn Environment>,
+        environment: Arc<dyn Environment>,
         options: WalOptions,
         visit: &mut dyn FnMut(WalRecord),
     ) -> io::Result<WriteAheadLog> {
@@ -220,7 +220,7 @@ impl WriteAheadLog {
         let next = numbers.last().map_or(1, |last| last + 1);
         let journal = WriteAheadLog {
             device,
-            environment: surroundings,
+            environment,
             options,
             state: Mutex::new(state),
             file: Mutex::default(),

@@ -40,10 +40,10 @@ impl Environment for AtOnce {
 fn open(device: &MemoryDevice, segment_bytes: u64) -> (Arc<WriteAheadLog>, Vec<WalRecord>) {
     let options = WalOptions { durability: Durability::Sync, segment_bytes, partitions: 4 };
     let mut records = Vec::new();
-    let surroundings = Arc::new(AtOnce(ThreadedEnvironment::new(1).unwrap()));
+    let environment = Arc::new(AtOnce(ThreadedEnvironment::new(1).unwrap()));
     let device = Arc::new(device.clone());
     let journal =
-        WriteAheadLog::open(device, surroundings, options, &mut |record| records.push(record)).unwrap();
+        WriteAheadLog::open(device, environment, options, &mut |record| records.push(record)).unwrap();
     records.retain(|record| matches!(record, WalRecord::Addition { .. } | WalRecord::Intent(..)));
     (Arc::new(journal), records)
 }
@@ -357,8 +357,8 @@ fn a_journal_of_another_release_is_refused() {
     let device = MemoryDevice::new();
     device.write(&name(3), b"thwal001\x07\0\0\0whatever");
     let options = WalOptions { durability: Durability::Sync, segment_bytes: 100, partitions: 4 };
-    let surroundings = Arc::new(AtOnce(ThreadedEnvironment::new(1).unwrap()));
-    let opened = WriteAheadLog::open(Arc::new(device.clone()), surroundings, options, &mut |_| {});
+    let environment = Arc::new(AtOnce(ThreadedEnvironment::new(1).unwrap()));
+    let opened = WriteAheadLog::open(Arc::new(device.clone()), environment, options, &mut |_| {});
     let error = opened.err().unwrap().to_string();
     assert!(error.contains("another release (format thwal001, this one reads thwal003)"), "{error}");
     // A bit that flipped in a segment's first bytes costs nothing.

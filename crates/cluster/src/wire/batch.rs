@@ -19,7 +19,7 @@ use crate::remote::{
 
 /// The time for which a partition remembers the number of a node that writes nothing, in milliseconds: 30 days.
 pub(super) const NUMBER_TTL: i64 = 30 * 86_400_000;
-/// Parts of a track's sum: the high one counts so many.
+/// Parts of an aggregate's sum: the high one counts so many.
 pub(super) const CARRY_BITS: u32 = 62;
 
 /// The keys and the argument of a script.
@@ -324,7 +324,7 @@ fn rows(
     Ok(rows)
 }
 
-/// Writes what a track has seen.
+/// Writes what an aggregate has seen.
 fn totals_of(
     pack: &mut MessagePackWriter,
     columns: &[AggregateColumn],

@@ -64,7 +64,7 @@ impl WireCore {
     ) -> Result<Value, RemoteError> {
         let answer = self.run(line, &[RoutedCommand { partition: AT, command }], deadline).await.pop();
         let none = || Err(RemoteError::Unreachable("it was not answered".into()));
-        answer.map_or_else(none, |answer| answer.map_err(|trouble| named(trouble, AT)))
+        answer.map_or_else(none, |answer| answer.map_err(|failure| named(failure, AT)))
     }
 }
 

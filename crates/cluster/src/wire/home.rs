@@ -140,16 +140,17 @@ impl WireCore {
         asked: Vec<PartitionRead>,
         deadline: Instant,
     ) -> Vec<Result<PartitionImages, RemoteError>> {
-        let (mut errands, mut spans) = (Vec::with_capacity(asked.len()), Vec::with_capacity(asked.len()));
+        let (mut routed_commands, mut spans) =
+            (Vec::with_capacity(asked.len()), Vec::with_capacity(asked.len()));
         for read in &asked {
             spans.push(self.tables.read(&self.names, read).map(|calls| {
                 let partition = read.partition;
-                let from = errands.len();
-                errands.extend(calls.into_iter().map(|command| RoutedCommand { partition, command }));
-                errands.len() - from
+                let from = routed_commands.len();
+                routed_commands.extend(calls.into_iter().map(|command| RoutedCommand { partition, command }));
+                routed_commands.len() - from
             }));
         }
-        let mut answers = self.run(ConnectionClass::Reads, &errands, deadline).await.into_iter();
+        let mut answers = self.run(ConnectionClass::Reads, &routed_commands, deadline).await.into_iter();
         let mut found = Vec::with_capacity(asked.len());
         for (read, span) in asked.iter().zip(spans) {
             let partition = read.partition;
@@ -212,14 +213,14 @@ impl WireCore {
             RoutedCommand { partition, command }
         });
         let calls = self.tables.read_table(&self.names, partition, &read.cells).map_err(wrong)?;
-        let (places, errands): (Vec<_>, Vec<_>) =
+        let (places, routed_commands): (Vec<_>, Vec<_>) =
             calls.into_iter().map(|(places, command)| (places, RoutedCommand { partition, command })).unzip();
         let whole = |answers: Vec<Result<Value, CommandFailure>>| -> Result<Vec<Value>, RemoteError> {
-            answers.into_iter().map(|answer| answer.map_err(|trouble| named(trouble, partition))).collect()
+            answers.into_iter().map(|answer| answer.map_err(|failure| named(failure, partition))).collect()
         };
         for _ in 0..APART_TRIES {
             let before = whole(self.run(ConnectionClass::Reads, &head, deadline).await)?;
-            let found = whole(self.run(ConnectionClass::Reads, &errands, deadline).await)?;
+            let found = whole(self.run(ConnectionClass::Reads, &routed_commands, deadline).await)?;
             let after = whole(self.run(ConnectionClass::Reads, &head, deadline).await)?;
             if before != after || before.len() != HEAD {
                 continue;
@@ -252,7 +253,7 @@ impl WireCore {
     ) -> Vec<Result<(), RemoteError>> {
         let mut parts = BTreeMap::<Partition, Vec<CellName>>::new();
         cells.iter().for_each(|(partition, name)| parts.entry(*partition).or_default().push(*name));
-        let errands: Vec<RoutedCommand> = parts
+        let routed_commands: Vec<RoutedCommand> = parts
             .iter()
             .flat_map(|(partition, names)| {
                 names.chunks(cells::request::PLACES_MAX).map(|names| RoutedCommand {
@@ -262,15 +263,15 @@ impl WireCore {
             })
             .collect();
         let mut answers = BTreeMap::<Partition, Result<(), RemoteError>>::new();
-        for (errand, answer) in
-            errands.iter().zip(self.run(ConnectionClass::Writes, &errands, deadline).await)
+        for (routed, answer) in
+            routed_commands.iter().zip(self.run(ConnectionClass::Writes, &routed_commands, deadline).await)
         {
-            let partition = errand.partition;
+            let partition = routed.partition;
             let removed = match answer {
                 Ok(Value::Int(_)) => Ok(()),
                 Ok(Value::Nil) => Err(self.unconfirmed()),
                 Ok(_) => Err(unexpected(partition, "no answer of the command that removes")),
-                Err(trouble) => Err(named(trouble, partition)),
+                Err(failure) => Err(named(failure, partition)),
             };
             let all = answers.entry(partition).or_insert(Ok(()));
             if all.is_ok() {
@@ -290,14 +291,14 @@ impl WireCore {
         (horizon, steps): (event::Time, u64),
         deadline: Instant,
     ) -> Result<(u64, u64, Vec<bool>), RemoteError> {
-        let errand = |table: &u8| {
+        let routed = |table: &u8| {
             let command = tables::sweep(&self.names, partition, *table, horizon, steps);
             RoutedCommand { partition, command }
         };
-        let errands: Vec<RoutedCommand> = tables.iter().map(errand).collect();
+        let routed_commands: Vec<RoutedCommand> = tables.iter().map(routed).collect();
         let (mut looked, mut removed, mut ended) = (0, 0, Vec::with_capacity(tables.len()));
-        for answer in self.run(ConnectionClass::Writes, &errands, deadline).await {
-            let value = answer.map_err(|trouble| named(trouble, partition))?;
+        for answer in self.run(ConnectionClass::Writes, &routed_commands, deadline).await {
+            let value = answer.map_err(|failure| named(failure, partition))?;
             let parts = match &value {
                 Value::Array(parts) => parts.as_slice(),
                 Value::Nil => return Err(self.unconfirmed()),
@@ -321,15 +322,15 @@ impl WireCore {
         count: usize,
         deadline: Instant,
     ) -> Result<(Vec<(u8, Vec<u8>)>, Vec<CellName>), RemoteError> {
-        let errand = |(table, from): &(u8, Vec<u8>)| {
+        let routed = |(table, from): &(u8, Vec<u8>)| {
             let command = tables::scan(&self.names, partition, *table, from, count);
             RoutedCommand { partition, command }
         };
-        let errands: Vec<RoutedCommand> = from.iter().map(errand).collect();
-        let answers = self.run(ConnectionClass::Reads, &errands, deadline).await;
+        let routed_commands: Vec<RoutedCommand> = from.iter().map(routed).collect();
+        let answers = self.run(ConnectionClass::Reads, &routed_commands, deadline).await;
         let (mut more, mut all) = (Vec::new(), Vec::new());
         for ((table, _), answer) in from.iter().zip(answers) {
-            let value = answer.map_err(|trouble| named(trouble, partition))?;
+            let value = answer.map_err(|failure| named(failure, partition))?;
             let (next, names) = tables::names_of(&value).map_err(|why| unexpected(partition, why))?;
             all.extend(names);
             if !next.is_empty() {

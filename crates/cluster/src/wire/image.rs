@@ -11,7 +11,7 @@ use super::batch::CARRY_BITS;
 use super::form::{self, MergeForm, RUN, WindowDimensions};
 use crate::remote::{CellForm, CellImage, TIME_MAX};
 
-/// Most events that a track says it has seen.
+/// Most events that an aggregate says it has seen.
 const AGGREGATE_COUNT_MAX: u64 = (1 << 62) - 1;
 
 /// Makes an image of the fields of a cell's hash and their values; `None` if there are none. Allocates no more than some
@@ -148,10 +148,10 @@ impl<'a> CellFields<'a> {
         let decays =
             columns.iter().filter(|column| matches!(column, AggregateColumn::Decayed { .. })).count();
         if !self.places.is_empty() {
-            return Err("a track has no places");
+            return Err("an aggregate has no places");
         }
         Ok(AggregateTotals {
-            count: count.ok_or("a track has no count")?.min(AGGREGATE_COUNT_MAX),
+            count: count.ok_or("an aggregate has no count")?.min(AGGREGATE_COUNT_MAX),
             sum: keeps(AggregateColumn::Sum).then(|| (high << CARRY_BITS).saturating_add(low)),
             min: self.least.filter(|least| keeps(AggregateColumn::Min) && *least < i64::MAX),
             max: self.greatest.filter(|greatest| keeps(AggregateColumn::Max) && *greatest > i64::MIN),

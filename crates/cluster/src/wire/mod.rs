@@ -1,7 +1,7 @@
 //! The wires to a real cluster: Redis, Valkey, Kvrocks, or what else speaks their protocol.
 //!
 //! ```text
-//! read, write, claim ─► errands, one a partition ─► by server ─► one round trip each ─► answers
+//! read, write, claim ─► routed commands, one a partition ─► by server ─► one round trip each ─► answers
 //!     (batch, form, pack)          (slot, topology)    (link)       │
 //!                                        └── MOVED, ASK, NOSCRIPT ◄─┘ once more, within the deadline
 //! ```
@@ -27,7 +27,6 @@ mod form;
 mod generation;
 mod home;
 pub mod image;
-mod lessons;
 mod message_pack;
 mod name;
 mod name_service;
@@ -45,6 +44,7 @@ mod sighting;
 pub mod slot;
 mod tables;
 mod topology;
+mod training_streams;
 
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
@@ -61,14 +61,14 @@ use tokio::time::{Instant, sleep};
 
 pub use changes::{ChangeEntry, ChangeEntryKind, ChangeEntryPage, ChangeListPosition, SUBJECT_BYTES};
 pub use counters::{CircuitState, ServerStatus, WireCounters};
-pub use lessons::{
-    SnapshotDescription, StreamLesson, StreamPage, StreamPosition, StreamRange, StreamReceipt,
-};
 pub(crate) use name::CellName;
 pub(crate) use scan::{NameScan, SEEN_MAX, STEP};
 pub use settings::{ClusterTls, WireSettings};
 pub use shard_answer::ShardAnswer;
 pub use topology::ServerAddress;
+pub use training_streams::{
+    SnapshotDescription, StreamExample, StreamPage, StreamPosition, StreamRange, StreamReceipt,
+};
 
 use self::batch::ScriptArguments;
 use self::diagnosis::ServerDiagnosis;
@@ -298,20 +298,20 @@ impl WireClient {
         if inner.has_tables() {
             return inner.remove_from_tables(cells, Instant::now() + within).await;
         }
-        let errand = |(partition, name): &(Partition, CellName)| {
+        let routed = |(partition, name): &(Partition, CellName)| {
             let mut command = cmd("DEL");
             command.arg(inner.names.named(*partition, *name)).arg(inner.names.writer(*partition));
             RoutedCommand { partition: *partition, command }
         };
-        let errands: Vec<RoutedCommand> = cells.iter().map(errand).collect();
-        let answers = inner.run(ConnectionClass::Writes, &errands, Instant::now() + within).await;
-        let removed = |(errand, answer): (&RoutedCommand, Result<Value, CommandFailure>)| match answer {
+        let routed_commands: Vec<RoutedCommand> = cells.iter().map(routed).collect();
+        let answers = inner.run(ConnectionClass::Writes, &routed_commands, Instant::now() + within).await;
+        let removed = |(routed, answer): (&RoutedCommand, Result<Value, CommandFailure>)| match answer {
             Ok(Value::Int(_)) => Ok(()),
             Ok(Value::Nil) => Err(inner.unconfirmed()),
-            Ok(_) => Err(unexpected(errand.partition, "no answer to DEL")),
-            Err(trouble) => Err(named(trouble, errand.partition)),
+            Ok(_) => Err(unexpected(routed.partition, "no answer to DEL")),
+            Err(failure) => Err(named(failure, routed.partition)),
         };
-        errands.iter().zip(answers).map(removed).collect()
+        routed_commands.iter().zip(answers).map(removed).collect()
     }
 
     /// Folds or removes what has aged out of cells at `horizon`; answers how many fields went, a partition.
@@ -322,19 +322,19 @@ impl WireClient {
         within: Duration,
     ) -> Vec<Result<u64, RemoteError>> {
         let inner = &self.inner;
-        let errand = |(partition, cells): (Partition, Vec<RemoteCell>)| {
+        let routed = |(partition, cells): (Partition, Vec<RemoteCell>)| {
             let ScriptArguments { keys, argument } = batch::sweep(&inner.names, partition, &cells, horizon)?;
             Some(RoutedCommand { partition, command: script(&inner.scripts.sweep, keys, Some(argument)) })
         };
-        let errands: Vec<RoutedCommand> = parts.into_iter().filter_map(errand).collect();
-        let answers = inner.run(ConnectionClass::Writes, &errands, Instant::now() + within).await;
-        let removed = |(errand, answer): (&RoutedCommand, Result<Value, CommandFailure>)| match answer {
+        let routed_commands: Vec<RoutedCommand> = parts.into_iter().filter_map(routed).collect();
+        let answers = inner.run(ConnectionClass::Writes, &routed_commands, Instant::now() + within).await;
+        let removed = |(routed, answer): (&RoutedCommand, Result<Value, CommandFailure>)| match answer {
             Ok(Value::Int(removed)) => Ok(removed.max(0).cast_unsigned()),
             Ok(Value::Nil) => Err(inner.unconfirmed()),
-            Ok(_) => Err(unexpected(errand.partition, "no answer of the script that sweeps")),
-            Err(trouble) => Err(named(trouble, errand.partition)),
+            Ok(_) => Err(unexpected(routed.partition, "no answer of the script that sweeps")),
+            Err(failure) => Err(named(failure, routed.partition)),
         };
-        errands.iter().zip(answers).map(removed).collect()
+        routed_commands.iter().zip(answers).map(removed).collect()
     }
 
     /// The tables that a sweep begins with.
@@ -508,12 +508,12 @@ impl WireCore {
     /// Sends a command to the server of the first partition.
     async fn ask_first(&self, command: Cmd) -> Result<Value, ClusterOpenError> {
         let deadline = Instant::now() + self.settings.connect_within.max(REFRESH_WITHIN);
-        let errand = RoutedCommand { partition: Partition(0), command };
-        let answer = self.run(ConnectionClass::Reads, &[errand], deadline).await.pop();
+        let routed = RoutedCommand { partition: Partition(0), command };
+        let answer = self.run(ConnectionClass::Reads, &[routed], deadline).await.pop();
         match answer {
             Some(Ok(value)) => Ok(value),
-            Some(Err(trouble)) => {
-                Err(ClusterOpenError::Unready(named(trouble, Partition(0)).to_string().into()))
+            Some(Err(failure)) => {
+                Err(ClusterOpenError::Unready(named(failure, Partition(0)).to_string().into()))
             }
             None => Err(ClusterOpenError::Unready("it was not answered".into())),
         }
@@ -527,14 +527,14 @@ impl WireCore {
         if self.has_tables() {
             return self.read_tables(asked, deadline).await;
         }
-        let errand = |read: &PartitionRead| {
+        let routed = |read: &PartitionRead| {
             let partition = read.partition;
             let mut keys = batch::read(&self.names, partition, &read.cells);
             let places = sighting::places(&self.names, partition, read, &mut keys);
             RoutedCommand { partition, command: script(&self.scripts.read, keys, places) }
         };
-        let errands: Vec<RoutedCommand> = asked.iter().map(errand).collect();
-        let answers = self.run(ConnectionClass::Reads, &errands, deadline).await;
+        let routed_commands: Vec<RoutedCommand> = asked.iter().map(routed).collect();
+        let answers = self.run(ConnectionClass::Reads, &routed_commands, deadline).await;
         let mut found = Vec::with_capacity(asked.len());
         for (read, answer) in asked.iter().zip(answers) {
             found.push(match answer {
@@ -562,7 +562,7 @@ impl WireCore {
         let head = commands.by_ref().take(HEAD).collect::<Vec<_>>();
         let cells = commands.collect::<Vec<_>>();
         let whole = |answers: Vec<Result<Value, CommandFailure>>| -> Result<Vec<Value>, RemoteError> {
-            answers.into_iter().map(|answer| answer.map_err(|trouble| named(trouble, partition))).collect()
+            answers.into_iter().map(|answer| answer.map_err(|failure| named(failure, partition))).collect()
         };
         for _ in 0..APART_TRIES {
             let before = whole(self.run(ConnectionClass::Reads, &head, deadline).await)?;
@@ -583,7 +583,7 @@ impl WireCore {
         deadline: Instant,
     ) -> Vec<Result<WriteOutcome, RemoteError>> {
         let mut answers: Vec<Option<Result<WriteOutcome, RemoteError>>> = Vec::with_capacity(batches.len());
-        let mut errands = Vec::with_capacity(batches.len());
+        let mut routed_commands = Vec::with_capacity(batches.len());
         for batch in &batches {
             let command = if self.has_tables() {
                 self.tables.write(&self.names, &self.settings.node, batch)
@@ -594,16 +594,16 @@ impl WireCore {
             };
             match command {
                 Ok(command) => {
-                    errands.push(RoutedCommand { partition: batch.partition, command });
+                    routed_commands.push(RoutedCommand { partition: batch.partition, command });
                     answers.push(None);
                 }
                 Err(why) => answers.push(Some(Err(unexpected(batch.partition, why)))),
             }
         }
-        let made = self.run(ConnectionClass::Writes, &errands, deadline).await;
-        let mut made = errands.iter().zip(made).map(|(errand, answer)| {
-            let partition = errand.partition;
-            self.written(partition, answer.map_err(|trouble| named(trouble, partition))?)
+        let made = self.run(ConnectionClass::Writes, &routed_commands, deadline).await;
+        let mut made = routed_commands.iter().zip(made).map(|(routed, answer)| {
+            let partition = routed.partition;
+            self.written(partition, answer.map_err(|failure| named(failure, partition))?)
         });
         let lost = || Err(RemoteError::Unreachable("it was not answered".into()));
         answers.into_iter().map(|known| known.or_else(|| made.next()).unwrap_or_else(lost)).collect()
@@ -616,7 +616,8 @@ impl WireCore {
     ) -> Vec<Result<Vec<PriorReading>, RemoteError>> {
         let mut answers: Vec<Option<Result<Vec<PriorReading>, RemoteError>>> =
             Vec::with_capacity(rounds.len());
-        let (mut errands, mut sent) = (Vec::with_capacity(rounds.len()), Vec::with_capacity(rounds.len()));
+        let (mut routed_commands, mut sent) =
+            (Vec::with_capacity(rounds.len()), Vec::with_capacity(rounds.len()));
         for round in &rounds {
             let command = if self.has_tables() {
                 self.tables.take(&self.names, round)
@@ -627,17 +628,17 @@ impl WireCore {
             };
             match command {
                 Ok(command) => {
-                    errands.push(RoutedCommand { partition: round.partition, command });
+                    routed_commands.push(RoutedCommand { partition: round.partition, command });
                     sent.push(round);
                     answers.push(None);
                 }
                 Err(why) => answers.push(Some(Err(unexpected(round.partition, why)))),
             }
         }
-        let made = self.run(ConnectionClass::Takes, &errands, deadline).await;
+        let made = self.run(ConnectionClass::Takes, &routed_commands, deadline).await;
         let mut made = sent.into_iter().zip(made).map(|(round, answer)| {
             let partition = round.partition;
-            match answer.map_err(|trouble| named(trouble, partition))? {
+            match answer.map_err(|failure| named(failure, partition))? {
                 Value::Nil => Err(self.unconfirmed()),
                 Value::BulkString(text) => {
                     let befores = exact_limit::decode(&text, round.number, round.asks.len());
@@ -655,16 +656,16 @@ impl WireCore {
         batches: Vec<SightingBatch>,
         deadline: Instant,
     ) -> Vec<Result<Vec<SightingCounts>, RemoteError>> {
-        let errand = |batch: &SightingBatch| {
+        let routed = |batch: &SightingBatch| {
             let ScriptArguments { keys, argument } = sighting::batch(&self.names, batch);
             let command = script(&self.scripts.sight, keys, Some(argument));
             RoutedCommand { partition: batch.partition, command }
         };
-        let errands: Vec<RoutedCommand> = batches.iter().map(errand).collect();
-        let made = self.run(ConnectionClass::Writes, &errands, deadline).await;
+        let routed_commands: Vec<RoutedCommand> = batches.iter().map(routed).collect();
+        let made = self.run(ConnectionClass::Writes, &routed_commands, deadline).await;
         let counted = |(batch, answer): (&SightingBatch, Result<Value, CommandFailure>)| {
             let partition = batch.partition;
-            match answer.map_err(|trouble| named(trouble, partition))? {
+            match answer.map_err(|failure| named(failure, partition))? {
                 Value::Nil => Err(self.unconfirmed()),
                 Value::BulkString(text) => {
                     let places = batch.halves.iter().map(|half| half.places.len()).sum();
@@ -749,7 +750,7 @@ impl WireCore {
         }
         let lost = || Err(RemoteError::Unreachable("it was not answered".into()));
         let mut answers: Vec<Result<bool, RemoteError>> = claims.iter().map(|_| lost()).collect();
-        let mut errands = Vec::with_capacity(groups.len());
+        let mut routed_commands = Vec::with_capacity(groups.len());
         groups.retain(|(partition, group)| {
             let list: Vec<&MarkClaim> = group.iter().map(|at| &claims[*at]).collect();
             let command = if self.has_tables() {
@@ -761,7 +762,7 @@ impl WireCore {
             };
             match command {
                 Ok(command) => {
-                    errands.push(RoutedCommand { partition: *partition, command });
+                    routed_commands.push(RoutedCommand { partition: *partition, command });
                     true
                 }
                 Err(why) => {
@@ -770,13 +771,13 @@ impl WireCore {
                 }
             }
         });
-        let made = self.run(ConnectionClass::Writes, &errands, deadline).await;
+        let made = self.run(ConnectionClass::Writes, &routed_commands, deadline).await;
         for ((partition, group), answer) in groups.into_iter().zip(made) {
             let answer = match answer {
                 Ok(Value::Array(each)) if each.len() == group.len() => Ok(each),
                 Ok(Value::Nil) => Err(self.unconfirmed()),
                 Ok(_) => Err(unexpected(partition, "no answer of the script that leaves marks")),
-                Err(trouble) => Err(named(trouble, partition)),
+                Err(failure) => Err(named(failure, partition)),
             };
             for (number, at) in group.into_iter().enumerate() {
                 answers[at] = match &answer {
@@ -789,19 +790,19 @@ impl WireCore {
     }
 
     async fn numbers(&self, deadline: Instant) -> Vec<Result<u64, RemoteError>> {
-        let errand = |partition| {
+        let routed = |partition| {
             let mut command = cmd("GET");
             command.arg(self.names.number(partition));
             RoutedCommand { partition, command }
         };
-        let errands: Vec<RoutedCommand> =
-            (0..self.settings.partitions.count()).map(Partition).map(errand).collect();
-        let answers = self.run(ConnectionClass::Reads, &errands, deadline).await;
-        let number = |(errand, answer): (&RoutedCommand, Result<Value, CommandFailure>)| {
-            let value = answer.map_err(|trouble| named(trouble, errand.partition))?;
-            number(&value).ok_or_else(|| unexpected(errand.partition, "a number of a node is none"))
+        let routed_commands: Vec<RoutedCommand> =
+            (0..self.settings.partitions.count()).map(Partition).map(routed).collect();
+        let answers = self.run(ConnectionClass::Reads, &routed_commands, deadline).await;
+        let number = |(routed, answer): (&RoutedCommand, Result<Value, CommandFailure>)| {
+            let value = answer.map_err(|failure| named(failure, routed.partition))?;
+            number(&value).ok_or_else(|| unexpected(routed.partition, "a number of a node is none"))
         };
-        errands.iter().zip(answers).map(number).collect()
+        routed_commands.iter().zip(answers).map(number).collect()
     }
 }
 
@@ -817,8 +818,8 @@ fn script(script: &LuaScript, keys: Vec<Vec<u8>>, argument: Option<Vec<u8>>) -> 
     command
 }
 
-fn named(trouble: CommandFailure, partition: Partition) -> RemoteError {
-    match trouble {
+fn named(failure: CommandFailure, partition: Partition) -> RemoteError {
+    match failure {
         CommandFailure::Apart => RemoteError::Moving(partition),
         CommandFailure::Failure(failure) => failure,
     }

@@ -16,7 +16,7 @@
 //! entries   <prefix> {tag of partition 0} '#' 'e'
 //! rules     <prefix> {tag of partition 0} '#' 'r'
 //! texts     <prefix> {tag of partition 0} '#' 'x'
-//! lessons   <prefix> {tag of partition 0} '#l' model (5), then nothing, 'n', 'l' or 's'
+//! examples  <prefix> {tag of partition 0} '#l' model (5), then nothing, 'n', 'l' or 's'
 //! changes   <prefix> {tag of partition 0} '#' 'c' part (1)
 //! ```
 //!
@@ -191,7 +191,7 @@ impl NameCodec {
         name
     }
 
-    /// The name of the register of numbers.
+    /// The name of the registry of numbers.
     pub(crate) fn numbers(&self) -> Vec<u8> {
         let mut name = self.start(Partition(0), 2);
         name.extend_from_slice(b"#n");
@@ -219,27 +219,27 @@ impl NameCodec {
         name
     }
 
-    /// The name of the stream of a model's lessons.
-    pub(crate) fn lessons(&self, model: [u8; 5]) -> Vec<u8> {
+    /// The name of the stream of a model's examples.
+    pub(crate) fn examples(&self, model: [u8; 5]) -> Vec<u8> {
         let mut name = self.start(Partition(0), 8);
         name.extend_from_slice(b"#l");
         name.extend_from_slice(&model);
         name
     }
 
-    /// The name of what says who has sent which of these lessons.
-    pub(crate) fn lesson_senders(&self, model: [u8; 5]) -> Vec<u8> {
-        [&self.lessons(model)[..], b"n"].concat()
+    /// The name of what says who has sent which of these examples.
+    pub(crate) fn example_senders(&self, model: [u8; 5]) -> Vec<u8> {
+        [&self.examples(model)[..], b"n"].concat()
     }
 
     /// The name of the lease of who writes a snapshot of a model.
     pub(crate) fn model_lease(&self, model: [u8; 5]) -> Vec<u8> {
-        [&self.lessons(model)[..], b"l"].concat()
+        [&self.examples(model)[..], b"l"].concat()
     }
 
     /// The name of the pieces of a model's snapshots.
     pub(crate) fn model_pieces(&self, model: [u8; 5]) -> Vec<u8> {
-        [&self.lessons(model)[..], b"s"].concat()
+        [&self.examples(model)[..], b"s"].concat()
     }
 
     /// The names of the list of changes that nodes share: the numbers of subjects, their changes, when these end, and calls.
@@ -283,8 +283,8 @@ mod tests {
             names.node_entries(),
             names.rule_states(),
             names.rule_texts(),
-            names.lessons([0; 5]),
-            names.lesson_senders([1; 5]),
+            names.examples([0; 5]),
+            names.example_senders([1; 5]),
             names.model_lease([2; 5]),
             names.model_pieces([3; 5]),
             names.changes().remove(0),

@@ -25,7 +25,7 @@ const ATTEMPTS_MAX: usize = 100;
 const ENTRY_BYTES_MAX: usize = 16 << 10;
 
 /// The entries of nodes, by number.
-pub(crate) type NodeEntries = BTreeMap<u16, String>;
+pub(crate) type NodeEntryMap = BTreeMap<u16, String>;
 
 impl WireClient {
     /// The number of this node from 1 to `max`: the one that it has had since it first asked.
@@ -41,14 +41,14 @@ impl WireClient {
     ///
     /// # Errors
     /// [`RemoteError`] if the cluster cannot be asked, if the number is another node's by now, and if the entry is too long.
-    pub async fn announce(&self, own: u16, entry: String) -> Result<NodeEntries, RemoteError> {
+    pub async fn announce(&self, own: u16, entry: String) -> Result<NodeEntryMap, RemoteError> {
         let inner = self.inner.clone();
         only(self.on_runtime(1, async move { vec![inner.announce(own, entry).await] }).await)
     }
 }
 
 impl WireClient {
-    /// Takes what a node has said of itself out of the register; its number stays its own. Returns false if there is nothing of it.
+    /// Takes what a node has said of itself out of the registry; its number stays its own. Returns false if there is nothing of it.
     ///
     /// # Errors
     /// [`RemoteError`] if the cluster cannot be asked.
@@ -97,7 +97,7 @@ impl WireCore {
         }
     }
 
-    async fn announce(&self, own: u16, entry: String) -> Result<NodeEntries, RemoteError> {
+    async fn announce(&self, own: u16, entry: String) -> Result<NodeEntryMap, RemoteError> {
         if entry.len() > ENTRY_BYTES_MAX {
             return Err(unexpected(AT, "a node says too much of itself"));
         }
@@ -121,7 +121,7 @@ impl WireCore {
     }
 
     /// The fields of a hash that are numbers of nodes. What is none, or too long, is left out.
-    async fn hash(&self, name: Vec<u8>) -> Result<NodeEntries, RemoteError> {
+    async fn hash(&self, name: Vec<u8>) -> Result<NodeEntryMap, RemoteError> {
         let mut all = cmd("HGETALL");
         all.arg(name);
         let Value::Array(flat) = self.one(ConnectionClass::Reads, all, self.node_deadline()).await? else {

@@ -1,12 +1,12 @@
-//! The register of numbers that all nodes share: one hash for all names, beside the layout.
+//! The registry of numbers that all nodes share: one hash for all names, beside the layout.
 //!
 //! A field is a space and a number, such as `1 3`, and its value says what has it, such as `kind from`. Fields are only ever
-//! added, by a script, and only if there are as many as when the register was read: of two nodes that meet a new name
+//! added, by a script, and only if there are as many as when the registry was read: of two nodes that meet a new name
 //! at the same time one finds the number that the other has given.
 
 use event::{Kind, Space};
 use redis::{Value, cmd};
-use stats::{NumberRegister, RegisteredName};
+use stats::{NumberRegistry, RegisteredName};
 use tokio::time::Instant;
 
 use super::generation::AT;
@@ -22,12 +22,12 @@ impl WireClient {
     /// that it had, if it is free. Returns all names that have one.
     ///
     /// # Errors
-    /// [`RemoteError`] if the cluster cannot be asked, or its register is none.
+    /// [`RemoteError`] if the cluster cannot be asked, or its registry is none.
     pub async fn allot_numbers(
         &self,
-        known: &NumberRegister,
-        wanted: &NumberRegister,
-    ) -> Result<NumberRegister, RemoteError> {
+        known: &NumberRegistry,
+        wanted: &NumberRegistry,
+    ) -> Result<NumberRegistry, RemoteError> {
         let (inner, known, wanted) = (self.inner.clone(), known.clone(), wanted.clone());
         let one = self.on_runtime(1, async move { vec![inner.allot_numbers(&known, &wanted).await] });
         only(one.await)
@@ -37,9 +37,9 @@ impl WireClient {
 impl WireCore {
     async fn allot_numbers(
         &self,
-        known: &NumberRegister,
-        wanted: &NumberRegister,
-    ) -> Result<NumberRegister, RemoteError> {
+        known: &NumberRegistry,
+        wanted: &NumberRegistry,
+    ) -> Result<NumberRegistry, RemoteError> {
         for _ in 0..ATTEMPTS_MAX {
             let there = self.numbers_there().await?;
             let mut all = there.restored(known);
@@ -67,13 +67,13 @@ impl WireCore {
         Err(RemoteError::Unreachable("other nodes give names numbers all the time".into()))
     }
 
-    async fn numbers_there(&self) -> Result<NumberRegister, RemoteError> {
+    async fn numbers_there(&self) -> Result<NumberRegistry, RemoteError> {
         let mut all = cmd("HGETALL");
         all.arg(self.names.numbers());
         let Value::Array(flat) = self.one(ConnectionClass::Reads, all, self.number_deadline()).await? else {
             return Err(unexpected(AT, "no answer of which names have numbers"));
         };
-        register(&flat).ok_or_else(|| unexpected(AT, "the register of numbers is damaged"))
+        registry(&flat).ok_or_else(|| unexpected(AT, "the registry of numbers is damaged"))
     }
 
     fn number_deadline(&self) -> Instant {
@@ -81,20 +81,20 @@ impl WireCore {
     }
 }
 
-/// The register that fields and values are.
-fn register(flat: &[Value]) -> Option<NumberRegister> {
+/// The registry that fields and values are.
+fn registry(flat: &[Value]) -> Option<NumberRegistry> {
     let text = |value: &Value| match value {
         Value::BulkString(text) => String::from_utf8(text.clone()).ok(),
         _ => None,
     };
-    let mut register = NumberRegister::default();
+    let mut registry = NumberRegistry::default();
     for pair in flat.chunks(2) {
         let [field, value] = pair else { return None };
         let (field, value) = (text(field)?, text(value)?);
         let ((space, number), (section, name)) = (field.split_once(' ')?, value.split_once(' ')?);
-        register.add_line(&format!("{space} {section} {number} {name}")).ok()?;
+        registry.add_line(&format!("{space} {section} {number} {name}")).ok()?;
     }
-    Some(register)
+    Some(registry)
 }
 
 #[cfg(test)]
@@ -102,11 +102,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_register_is_refused() {
+    fn what_is_no_registry_is_refused() {
         let of = |texts: &[&str]| {
             let flat: Vec<Value> =
                 texts.iter().map(|text| Value::BulkString(text.as_bytes().to_vec())).collect();
-            register(&flat).map(|register| register.to_string())
+            registry(&flat).map(|registry| registry.to_string())
         };
         let sound = of(&["1 2", "label odd", "1 1", "kind from"]);
         assert_eq!(sound.as_deref(), Some("1 kind 1 from\n1 label 2 odd\n"));

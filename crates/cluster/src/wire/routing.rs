@@ -28,7 +28,7 @@ pub(super) struct RoutedCommand {
 /// Reasons for a command without an answer.
 #[derive(Clone, Debug)]
 pub(super) enum CommandFailure {
-    /// The slot is on its way, and the errand's keys lie apart. Nothing was done.
+    /// The slot is on its way, and the routed command's keys lie apart. Nothing was done.
     Apart,
     /// Any other failure.
     Failure(RemoteError),
@@ -53,17 +53,18 @@ enum ErrorMeaning {
 }
 
 impl WireCore {
-    /// Runs errands, and answers each, in order. With replicas to wait for, what fewer have confirmed counts as not
+    /// Runs routed commands, and answers each, in order. With replicas to wait for, what fewer have confirmed counts as not
     /// answered.
     pub(super) async fn run(
         &self,
         line: ConnectionClass,
-        errands: &[RoutedCommand],
+        routed_commands: &[RoutedCommand],
         deadline: Instant,
     ) -> Vec<Result<Value, CommandFailure>> {
-        let mut answers: Vec<Option<Result<Value, CommandFailure>>> = errands.iter().map(|_| None).collect();
+        let mut answers: Vec<Option<Result<Value, CommandFailure>>> =
+            routed_commands.iter().map(|_| None).collect();
         let mut pending: Vec<(usize, CommandRoute)> =
-            (0..errands.len()).map(|at| (at, CommandRoute::Home)).collect();
+            (0..routed_commands.len()).map(|at| (at, CommandRoute::Home)).collect();
         // Servers that do not know the scripts yet.
         let mut ignorant = BTreeSet::<ServerAddress>::new();
         for _ in 0..ATTEMPTS_MAX {
@@ -73,7 +74,7 @@ impl WireCore {
             let mut groups = BTreeMap::<ServerAddress, Vec<(usize, bool)>>::new();
             let topology = self.topology();
             for (at, way) in pending.drain(..) {
-                let partition = errands[at].partition;
+                let partition = routed_commands[at].partition;
                 let (address, is_asking) = match way {
                     CommandRoute::To(address) => (address, false),
                     CommandRoute::Asking(address) => (address, true),
@@ -95,7 +96,7 @@ impl WireCore {
             let replicas = if line == ConnectionClass::Reads { 0 } else { self.settings.replicas };
             let sent = groups.into_iter().map(|(address, group)| {
                 let is_ignorant = ignorant.remove(&address);
-                self.send(line, address, group, errands, (is_ignorant, replicas), deadline)
+                self.send(line, address, group, routed_commands, (is_ignorant, replicas), deadline)
             });
             let mut found = Vec::new();
             for (address, group, values) in join_all(sent).await {
@@ -104,19 +105,19 @@ impl WireCore {
                     Err(silence) => {
                         self.please_refresh();
                         for (at, _) in group {
-                            let trouble = match &silence {
+                            let failure = match &silence {
                                 ExchangeError::Open(_) => {
-                                    CommandFailure::Failure(RemoteError::Open(errands[at].partition))
+                                    CommandFailure::Failure(RemoteError::Open(routed_commands[at].partition))
                                 }
                                 ExchangeError::Lost(lost) => unreachable(lost.why.clone()),
                             };
-                            answers[at] = Some(Err(trouble));
+                            answers[at] = Some(Err(failure));
                         }
                         continue;
                     }
                 };
                 for ((at, is_asking), value) in group.into_iter().zip(values) {
-                    let partition = errands[at].partition;
+                    let partition = routed_commands[at].partition;
                     let Value::ServerError(error) = value else {
                         answers[at] = Some(Ok(value));
                         continue;
@@ -136,11 +137,11 @@ impl WireCore {
                                 if is_asking { CommandRoute::Asking(again) } else { CommandRoute::To(again) },
                             ));
                         }
-                        ErrorMeaning::Failure(trouble, is_elsewhere) => {
+                        ErrorMeaning::Failure(failure, is_elsewhere) => {
                             if is_elsewhere {
                                 self.please_refresh();
                             }
-                            answers[at] = Some(Err(trouble));
+                            answers[at] = Some(Err(failure));
                         }
                     }
                 }
@@ -151,13 +152,13 @@ impl WireCore {
         answers.into_iter().map(|answer| answer.unwrap_or_else(lost)).collect()
     }
 
-    /// Sends a group to its server; answers the values of its errands.
+    /// Sends a group to its server; answers the values of its routed commands.
     async fn send(
         &self,
         line: ConnectionClass,
         address: ServerAddress,
         group: Vec<(usize, bool)>,
-        errands: &[RoutedCommand],
+        routed_commands: &[RoutedCommand],
         (is_ignorant, replicas): (bool, u8),
         deadline: Instant,
     ) -> (ServerAddress, Vec<(usize, bool)>, Result<Vec<Value>, ExchangeError>) {
@@ -176,7 +177,7 @@ impl WireCore {
                 commands.push(cmd("ASKING"));
             }
             places.push(commands.len());
-            commands.push(errands[*at].command.clone());
+            commands.push(routed_commands[*at].command.clone());
         }
         if replicas > 0 {
             // It must come back before the deadline does.

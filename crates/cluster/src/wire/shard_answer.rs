@@ -37,13 +37,13 @@ impl WireCore {
         for partition in (0..self.settings.partitions.count()).map(Partition) {
             first.entry(topology.place(slot_of(partition, self.settings.partitions))).or_insert(partition);
         }
-        let errand = |partition: &Partition| {
+        let routed = |partition: &Partition| {
             let mut command = cmd("GET");
             command.arg(self.names.number(*partition));
             RoutedCommand { partition: *partition, command }
         };
-        let errands: Vec<RoutedCommand> = first.values().map(errand).collect();
-        let answers = self.run(ConnectionClass::Reads, &errands, self.node_deadline()).await;
+        let routed_commands: Vec<RoutedCommand> = first.values().map(routed).collect();
+        let answers = self.run(ConnectionClass::Reads, &routed_commands, self.node_deadline()).await;
         let named = first.values().zip(answers).map(|(partition, answer)| {
             let master = topology.master(slot_of(*partition, self.settings.partitions));
             let name =

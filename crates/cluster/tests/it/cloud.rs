@@ -82,7 +82,7 @@ struct State {
     away: Range<u16>,
     /// The writes that are on their way, where they are held there.
     held: Option<VecDeque<(u64, WriteBatch)>>,
-    /// The longest that a write takes where no surroundings take time.
+    /// The longest that a write takes where no environment takes time.
     write_pause: Duration,
     reads: u64,
     writes: u64,
@@ -181,7 +181,7 @@ impl Cloud {
         rows.map(|row| row.counts.get(counter).copied().unwrap_or(0)).sum()
     }
 
-    /// The column of a track that counts its events, see [`stats::Plan::read`].
+    /// The column of an aggregate that counts its events, see [`stats::Plan::read`].
     pub(crate) fn column(&self, key: Key, column: usize) -> u64 {
         let state = self.state();
         let part = &state.parts[usize::from(self.partitions.of(key.shingle).0)];
@@ -194,7 +194,7 @@ impl Cloud {
         })
     }
 
-    /// A node's way to it. Calls take time where there are surroundings to take it.
+    /// A node's way to it. Calls take time where there is an environment to take it.
     pub(crate) fn line(self: &Arc<Cloud>, node: u64, pace: Option<Arc<dyn Environment>>) -> Line {
         Line { cloud: self.clone(), node, pace }
     }

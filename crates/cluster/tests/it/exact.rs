@@ -23,8 +23,8 @@ use stats::{
 use crate::cloud::Cloud;
 use crate::proxy::{Network, Proxy};
 use crate::servers::{Cluster, wait};
-use crate::simulated::Simulated;
-use crate::support::{Random, WITHIN, Wired, cell, form, settings};
+use crate::simulated::TaskSimulation;
+use crate::support::{Random, WITHIN, WireNode, cell, form, settings};
 
 const LIMIT: Kind = Kind(7);
 const BUCKET: Kind = Kind(8);
@@ -100,7 +100,7 @@ fn ask(random: &mut Random, cells: &[RemoteCell], shape: &Shape, now: Time) -> E
     ExactLimitRequest { cell, time, windows, add }
 }
 
-fn take(wired: &Wired, round: &ExactLimitBatch) -> Vec<PriorReading> {
+fn take(wired: &WireNode, round: &ExactLimitBatch) -> Vec<PriorReading> {
     pollster::block_on(wired.wire.take(vec![round.clone()], WITHIN)).remove(0).unwrap()
 }
 
@@ -108,7 +108,7 @@ fn take(wired: &Wired, round: &ExactLimitBatch) -> Vec<PriorReading> {
 #[test]
 pub(crate) fn rounds_are_decided_as_stats_would_decide() {
     let Some(cluster) = Cluster::single(&[]) else { return };
-    let wired = Wired::open(settings(cluster.addresses(), 1));
+    let wired = WireNode::open(settings(cluster.addresses(), 1));
     let cloud = Cloud::new(1024, 1);
     let line = cloud.line(1, None);
     let (mut number, mut refused) = (0, 0);
@@ -175,7 +175,7 @@ fn is_refused(ask: &ExactLimitRequest, before: &PriorReading) -> bool {
 #[test]
 pub(crate) fn a_round_counts_once_and_an_earlier_one_no_more() {
     let Some(cluster) = Cluster::single(&[]) else { return };
-    let wired = Wired::open(settings(cluster.addresses(), 1));
+    let wired = WireNode::open(settings(cluster.addresses(), 1));
     let form = form(0, Measure::limit(Span::minutes(1), 6).unwrap());
     let one = cell(&form, 9 << 48);
     let partition = wired.of(&one);
@@ -442,9 +442,9 @@ pub(crate) fn a_killed_master_lets_nothing_through_twice() {
 /// A cluster that loses, delays and refuses, in simulated time.
 #[test]
 fn no_fault_lets_more_through() {
-    let mut troubles = 0;
+    let mut failures = 0;
     for seed in 0..24 {
-        let simulated = Simulated::new(seed);
+        let simulated = TaskSimulation::new(seed);
         let cloud = Cloud::new(4, seed);
         cloud.set_faults([0, 2, 4, 9][seed as usize % 4], 0);
         let settings = cluster::ClusterSettings {
@@ -483,17 +483,17 @@ fn no_fault_lets_more_through() {
         let counted = cloud.total(user, 0);
         assert!(within <= counted && counted <= MOST, "seed {seed}: {within} of {counted}");
         assert!(within + unknown >= MOST.min(counted), "seed {seed}");
-        troubles += unknown;
+        failures += unknown;
         assert!(seed % 4 != 0 || (within, unknown) == (MOST, 0), "seed {seed}: {within} {unknown}");
         assert_eq!(cloud.traffic(), (0, 0), "nothing of it is read or written otherwise");
     }
-    assert!(troubles > 0, "nothing went wrong");
+    assert!(failures > 0, "nothing went wrong");
 }
 
 /// Nodes with the old configuration see the takes of nodes for which the limit is exact.
 #[test]
 fn nodes_for_which_it_is_not_exact_see_what_is_taken() {
-    let simulated = Simulated::new(2);
+    let simulated = TaskSimulation::new(2);
     let cloud = Cloud::new(4, 2);
     let settings = cluster::ClusterSettings::new(cloud.partitions());
     let node = |number, exact| {
@@ -524,7 +524,7 @@ fn nodes_for_which_it_is_not_exact_see_what_is_taken() {
 
 #[test]
 fn what_was_not_heard_is_missing_and_not_made_up_for() {
-    let simulated = Simulated::new(1);
+    let simulated = TaskSimulation::new(1);
     let cloud = Cloud::new(4, 1);
     let line = Arc::new(cloud.line(1, Some(simulated.of(0))));
     let settings = cluster::ClusterSettings::new(cloud.partitions());

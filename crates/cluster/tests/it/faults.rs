@@ -16,11 +16,11 @@ use stats::cell_export::CellContent;
 use crate::proxy::{Network, Proxy};
 use crate::reshard::{move_slots, slots_of};
 use crate::servers::{Cluster, wait};
-use crate::support::{WITHIN, Wired, assert_made, batch, cell, form, measures, settings};
+use crate::support::{WITHIN, WireNode, assert_made, batch, cell, form, measures, settings};
 
 /// One key in each of some partitions, and how often it was added to.
 struct Load {
-    wired: Wired,
+    wired: WireNode,
     cells: Vec<RemoteCell>,
     /// Additions that were acknowledged; the number of the partition's last batch.
     acknowledged: Vec<u64>,
@@ -42,7 +42,7 @@ impl Load {
         let cells =
             (0..partitions).map(|number| cell(&form, (number * 1024 / partitions) << 54 | number)).collect();
         Load {
-            wired: Wired::open(settings),
+            wired: WireNode::open(settings),
             cells,
             acknowledged: vec![0; partitions as usize],
             behind: 0,
@@ -191,7 +191,7 @@ pub(crate) fn slots_move_under_load() {
 #[test]
 pub(crate) fn a_slot_whose_keys_lie_apart_is_read_key_by_key() {
     let Some(cluster) = Cluster::start() else { return };
-    let wired = Wired::open(settings(cluster.addresses(), 1));
+    let wired = WireNode::open(settings(cluster.addresses(), 1));
     let form = form(0, measures().remove(0));
     let cells: Vec<RemoteCell> = (0..6).map(|number| cell(&form, 77 << 54 | number << 50)).collect();
     let partition = wired.of(&cells[0]);
@@ -281,7 +281,7 @@ pub(crate) fn an_answer_that_is_lost_counts_once() {
 #[test]
 fn each_shard_says_whether_it_answers() {
     let Some(mut cluster) = Cluster::unreplicated() else { return };
-    let wired = Wired::open(settings(cluster.addresses(), 1));
+    let wired = WireNode::open(settings(cluster.addresses(), 1));
     let silent = || -> Vec<String> {
         let answers = pollster::block_on(wired.wire.shard_answers());
         assert_eq!(answers.len(), 3, "{answers:?}");

@@ -10,7 +10,7 @@ use redis::Connection;
 use stats::{AggregateColumn, AggregateLayout, CellPlan, DecayWeight, Layout, Measure};
 
 use crate::servers::Cluster;
-use crate::support::{Random, WITHIN, Wired, batch, cell, form, settings};
+use crate::support::{Random, WITHIN, WireNode, batch, cell, form, settings};
 
 /// Keys of each kind.
 const KEYS: u64 = 4000;
@@ -50,7 +50,7 @@ fn naive(connection: &mut Connection, keys: &[(u64, Vec<Row>)]) {
 #[ignore = "prints figures for people"]
 pub(crate) fn memory() {
     let Some(cluster) = Cluster::single(&[]) else { return };
-    let wired = Wired::open(settings(cluster.addresses(), 1));
+    let wired = WireNode::open(settings(cluster.addresses(), 1));
     let url = format!("redis://{}/", cluster.servers[0].address());
     let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
     let now = Time::from_seconds(1_750_000_000);
@@ -59,7 +59,7 @@ pub(crate) fn memory() {
     let windows =
         |names: &[&str]| Measure::Windows(Layout::new(counters(names), &tiers, vec![], None).unwrap());
     let decayed = AggregateColumn::Decayed { half_life: Span::days(1), weight: DecayWeight::One };
-    let track = |columns: &[AggregateColumn]| {
+    let aggregate = |columns: &[AggregateColumn]| {
         Measure::Aggregate(AggregateLayout::new(columns.to_vec(), Span::days(30)).unwrap())
     };
     let kinds = [
@@ -68,8 +68,8 @@ pub(crate) fn memory() {
         ("one counter, 30 events", windows(&["seen"]), 30),
         ("three counters, 30 events", windows(&["seen", "spam", "ham"]), 30),
         ("three counters, 300 events", windows(&["seen", "spam", "ham"]), 300),
-        ("track of first, last, count, 3 events", track(&[AggregateColumn::Count]), 3),
-        ("track with sum and a decayed sum, 3 events", track(&[AggregateColumn::Sum, decayed]), 3),
+        ("aggregate of first, last, count, 3 events", aggregate(&[AggregateColumn::Count]), 3),
+        ("aggregate with sum and a decayed sum, 3 events", aggregate(&[AggregateColumn::Sum, decayed]), 3),
     ];
     println!("| a key of | bytes | bytes, one key a bucket | share |\n|---|---|---|---|");
     for (kind, (name, measure, events)) in kinds.into_iter().enumerate() {
@@ -148,7 +148,7 @@ pub(crate) fn time() {
     const EACH: u64 = 100;
     const ROUNDS: u64 = 20;
     let Some(cluster) = Cluster::single(&[]) else { return };
-    let wired = Wired::open(settings(cluster.addresses(), 1));
+    let wired = WireNode::open(settings(cluster.addresses(), 1));
     let url = format!("redis://{}/", cluster.servers[0].address());
     let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
     let tiers = ["10m x 144", "1d x 14"].map(|tier| tier.parse().unwrap());

@@ -11,7 +11,7 @@ use stats::limit::GcraOperation;
 use stats::{CellPlan, Evidence, Measure, StatisticChange};
 
 use crate::servers::Cluster;
-use crate::support::{Random, WITHIN, Wired, assert_made, batch, cell, form, measures, settings};
+use crate::support::{Random, WITHIN, WireNode, assert_made, batch, cell, form, measures, settings};
 
 /// The model of what a cell would be in memory.
 #[derive(Default, Clone)]
@@ -154,7 +154,7 @@ pub(crate) fn cells_are_those_of_stats() {
 }
 
 pub(crate) fn check_cells(cluster: &Cluster) {
-    let wired = Wired::open(settings(cluster.addresses(), 1));
+    let wired = WireNode::open(settings(cluster.addresses(), 1));
     let mut numbers = std::collections::HashMap::<Partition, u64>::new();
     for (kind, measure) in measures().into_iter().enumerate() {
         let form = form(kind as u16, measure.clone());
@@ -212,8 +212,8 @@ pub(crate) fn check_cells(cluster: &Cluster) {
 #[test]
 pub(crate) fn a_batch_counts_once_and_none_is_left_out() {
     let Some(cluster) = Cluster::single(&[]) else { return };
-    let wired = Wired::open(settings(cluster.addresses(), 1));
-    let other = Wired::open(settings(cluster.addresses(), 2));
+    let wired = WireNode::open(settings(cluster.addresses(), 1));
+    let other = WireNode::open(settings(cluster.addresses(), 2));
     let measure = measures().remove(0);
     let (plan, form) = (CellPlan::new(&measure).unwrap(), form(0, measure));
     let at = Time::from_seconds(1_750_000_000);
@@ -260,7 +260,7 @@ pub(crate) fn a_batch_counts_once_and_none_is_left_out() {
 #[test]
 pub(crate) fn a_mark_is_left_by_one() {
     let Some(cluster) = Cluster::single(&[]) else { return };
-    let wired = Wired::open(settings(cluster.addresses(), 1));
+    let wired = WireNode::open(settings(cluster.addresses(), 1));
     let form = form(11, Measure::once(Span::minutes(1)));
     let at = Time::from_seconds(1_750_000_020);
     let claim = |shingle: u64, time: Time, token: u8| MarkClaim {
@@ -296,7 +296,7 @@ fn slots_expiry_and_layout_are_as_the_cluster_has_them() {
     let Some(cluster) = Cluster::single(&[]) else { return };
     let server = &cluster.servers[0];
     let all = settings(cluster.addresses(), 1);
-    let wired = Wired::open(all.clone());
+    let wired = WireNode::open(all.clone());
     let server_slot = |text: &str| server.cli(&["CLUSTER", "KEYSLOT", text]).trim().parse::<u16>().unwrap();
     let form = form(0, measures().remove(0));
     let plan = CellPlan::new(&form.definition.measure).unwrap();

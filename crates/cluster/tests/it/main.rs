@@ -9,7 +9,6 @@ mod forms;
 mod homes;
 #[path = "../../../server/tests/it/installing.rs"]
 mod installing;
-mod lessons;
 mod module;
 mod new_keys;
 mod nodes;
@@ -30,6 +29,7 @@ mod simulation;
 mod support;
 mod sweep;
 mod traffic;
+mod training_streams;
 mod transfers;
 mod valkey;
 

@@ -4,7 +4,7 @@ use cluster::wire::{ClusterOpenError, WireClient};
 use redis::cmd;
 
 use crate::servers::{Cluster, are_there, module, with_module};
-use crate::support::{Wired, settings};
+use crate::support::{WireNode, settings};
 
 macro_rules! over_the_module {
     ($($file:ident: $($test:ident)*;)*) => {
@@ -75,7 +75,7 @@ fn a_cluster_stays_with_what_it_began_with() {
     }
     let Some(cluster) = Cluster::single(&["--enable-module-command", "yes"]) else { return };
     let server = &cluster.servers[0];
-    let opened = |node| Wired::open(settings(cluster.addresses(), node)).wire.has_tables();
+    let opened = |node| WireNode::open(settings(cluster.addresses(), node)).wire.has_tables();
     assert!(!opened(1), "scripts are what a server without the module has");
     let path = module().unwrap().display().to_string();
     assert_eq!(server.cli(&["MODULE", "LOAD", &path]).trim(), "OK");

@@ -115,13 +115,13 @@ struct Oracle {
     whole: u64,
     partial: u64,
     refused: u64,
-    last_trouble: Option<Instant>,
+    last_failure: Option<Instant>,
     drained: u64,
 }
 
-type Shared = Arc<Mutex<Oracle>>;
+type SharedOracle = Arc<Mutex<Oracle>>;
 
-fn lock(oracle: &Shared) -> MutexGuard<'_, Oracle> {
+fn lock(oracle: &SharedOracle) -> MutexGuard<'_, Oracle> {
     oracle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -138,7 +138,7 @@ struct Field<'a> {
     prefix: String,
     reach: String,
     proxies: Vec<Proxy>,
-    oracle: Shared,
+    oracle: SharedOracle,
     nodes: Vec<Process>,
     seed: u64,
 }
@@ -172,12 +172,12 @@ impl Field<'_> {
                             oracle.whole += 1;
                         } else {
                             oracle.partial += 1;
-                            oracle.last_trouble = Some(Instant::now());
+                            oracle.last_failure = Some(Instant::now());
                         }
                     }
                     Some("@no") => {
                         oracle.refused += 1;
-                        oracle.last_trouble = Some(Instant::now());
+                        oracle.last_failure = Some(Instant::now());
                     }
                     Some("@drained") => oracle.drained += u64::from(words.next() == Some("true")),
                     _ => {}
@@ -341,7 +341,7 @@ fn suffer(cluster: &mut Cluster, fault: &Fault, number: usize, directory: &Path)
         prefix: format!("{number}:"),
         reach: reach.join(","),
         proxies,
-        oracle: Shared::default(),
+        oracle: SharedOracle::default(),
         nodes: Vec::new(),
         seed: number as u64 * 100,
     };
@@ -364,9 +364,9 @@ fn suffer(cluster: &mut Cluster, fault: &Fault, number: usize, directory: &Path)
     let over = |count: &u64, of: u64| count.saturating_sub(of);
     let lost: u64 = counts.iter().map(|(key, count)| over(&of(&oracle.acknowledged, key), *count)).sum();
     let doubled: u64 = counts.iter().map(|(key, count)| over(count, of(&oracle.tried, key))).sum();
-    let trouble = oracle.last_trouble.map_or(0.0, |last| last.saturating_duration_since(begun).as_secs_f64());
+    let failure = oracle.last_failure.map_or(0.0, |last| last.saturating_duration_since(begun).as_secs_f64());
     println!(
-        "| {} | {} | {lost} | {doubled} | {} | {} | {} | {trouble:.1} s |",
+        "| {} | {} | {lost} | {doubled} | {} | {} | {} | {failure:.1} s |",
         fault.name,
         oracle.acknowledged.values().sum::<u64>(),
         oracle.whole + oracle.partial,
@@ -383,7 +383,7 @@ pub(crate) fn every_acknowledged_addition_counts_once() {
     let rounds = std::env::var("FAULT_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1);
     let wanted = std::env::var("FAULT").unwrap_or_default();
     println!(
-        "| fault | acknowledged | lost | doubled | events answered | with missing readings | refused | trouble for |"
+        "| fault | acknowledged | lost | doubled | events answered | with missing readings | refused | failing for |"
     );
     println!("|---|---|---|---|---|---|---|---|");
     let faults = (0..rounds).flat_map(|_| FAULTS).filter(|fault| fault.name.contains(&wanted));

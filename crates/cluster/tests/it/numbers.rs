@@ -1,13 +1,13 @@
-//! The register of numbers that nodes share.
+//! The registry of numbers that nodes share.
 
 use std::collections::HashSet;
 
 use cluster::wire::{ChangeEntry, ChangeEntryKind, ChangeListPosition, SUBJECT_BYTES};
 use event::{Shingle, Space};
-use stats::{NumberRegister, NumberedSection, RegisteredName};
+use stats::{NumberRegistry, NumberedSection, RegisteredName};
 
 use crate::servers::Cluster;
-use crate::support::{Wired, settings};
+use crate::support::{WireNode, settings};
 
 const NAMES: usize = 40;
 const NODES: u8 = 4;
@@ -17,26 +17,27 @@ fn kind(name: &str) -> RegisteredName {
 }
 
 /// The names that a node of this number meets: all nodes the same, each in another order.
-fn wanted(node: u8) -> NumberRegister {
-    let mut register = NumberRegister::default();
+fn wanted(node: u8) -> NumberRegistry {
+    let mut registry = NumberRegistry::default();
     for at in 0..NAMES {
         let name = (at * 7 + usize::from(node) * 11) % NAMES;
-        register.allot(kind(&format!("k{name}"))).unwrap();
+        registry.allot(kind(&format!("k{name}"))).unwrap();
     }
-    register
+    registry
 }
 
 #[test]
 fn nodes_that_meet_new_names_at_once_give_them_the_same_numbers() {
     let Some(cluster) = Cluster::single(&[]) else { return };
-    let none = NumberRegister::default();
-    let nodes: Vec<Wired> = (0..NODES).map(|node| Wired::open(settings(cluster.addresses(), node))).collect();
-    let registers: Vec<NumberRegister> = std::thread::scope(|scope| {
-        let ask = |(node, wired): (u8, &Wired)| {
-            let mut known = NumberRegister::default();
+    let none = NumberRegistry::default();
+    let nodes: Vec<WireNode> =
+        (0..NODES).map(|node| WireNode::open(settings(cluster.addresses(), node))).collect();
+    let registries: Vec<NumberRegistry> = std::thread::scope(|scope| {
+        let ask = |(node, wired): (u8, &WireNode)| {
+            let mut known = NumberRegistry::default();
             // A few names at a time, so that nodes come between each other.
             for (number, name) in wanted(node).iter() {
-                let mut one = NumberRegister::default();
+                let mut one = NumberRegistry::default();
                 one.add_line(&format!("3 kind {} {}", number.0, name.name)).unwrap();
                 known = wired.wait(async |wire| wire.allot_numbers(&known, &one).await).unwrap();
             }
@@ -50,19 +51,19 @@ fn nodes_that_meet_new_names_at_once_give_them_the_same_numbers() {
     let mut numbers: Vec<u16> = all.iter().map(|(number, _)| number.0).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, (1..=NAMES as u16).collect::<Vec<_>>(), "none is left out");
-    for register in registers {
-        assert!(all.includes(&register), "{register}\n{all}");
+    for registry in registries {
+        assert!(all.includes(&registry), "{registry}\n{all}");
     }
 }
 
 #[test]
-fn a_register_that_was_lost_is_given_back_by_who_knows_it() {
+fn a_registry_that_was_lost_is_given_back_by_who_knows_it() {
     let Some(cluster) = Cluster::single(&[]) else { return };
-    let node = Wired::open(settings(cluster.addresses(), 1));
-    let none = NumberRegister::default();
+    let node = WireNode::open(settings(cluster.addresses(), 1));
+    let none = NumberRegistry::default();
     let known = node.wait(async |wire| wire.allot_numbers(&none, &wanted(0)).await).unwrap();
     cluster.servers[0].cli(&["FLUSHALL"]);
-    let other: NumberRegister = "3 kind 1 stranger\n".parse().unwrap();
+    let other: NumberRegistry = "3 kind 1 stranger\n".parse().unwrap();
     let there = node.wait(async |wire| wire.allot_numbers(&none, &other).await).unwrap();
     assert_eq!(there, other);
     let both = node.wait(async |wire| wire.allot_numbers(&known, &known).await).unwrap();
@@ -75,9 +76,10 @@ fn a_register_that_was_lost_is_given_back_by_who_knows_it() {
 #[test]
 fn nodes_have_numbers_of_their_own_and_hear_of_each_other() {
     let Some(cluster) = Cluster::single(&[]) else { return };
-    let nodes: Vec<Wired> = (1..=6).map(|node| Wired::open(settings(cluster.addresses(), node))).collect();
+    let nodes: Vec<WireNode> =
+        (1..=6).map(|node| WireNode::open(settings(cluster.addresses(), node))).collect();
     let numbers: Vec<u16> = std::thread::scope(|scope| {
-        let ask = |wired: &Wired| wired.wait(async |wire| wire.node_number(9).await).unwrap();
+        let ask = |wired: &WireNode| wired.wait(async |wire| wire.node_number(9).await).unwrap();
         let asked: Vec<_> = nodes.iter().map(|node| scope.spawn(move || ask(node))).collect();
         asked.into_iter().map(|node| node.join().unwrap()).collect()
     });
@@ -85,14 +87,14 @@ fn nodes_have_numbers_of_their_own_and_hear_of_each_other() {
     sorted.sort_unstable();
     assert_eq!(sorted, [1, 2, 3, 4, 5, 6], "as many as there are nodes, each once");
     // One that comes back has its number again.
-    let again = Wired::open(settings(cluster.addresses(), 3));
+    let again = WireNode::open(settings(cluster.addresses(), 3));
     assert_eq!(again.wait(async |wire| wire.node_number(9).await).unwrap(), numbers[2]);
     // There is no seventh of six.
-    let seventh = Wired::open(settings(cluster.addresses(), 7));
+    let seventh = WireNode::open(settings(cluster.addresses(), 7));
     let refused = seventh.wait(async |wire| wire.node_number(6).await).unwrap_err().to_string();
     assert!(refused.contains("all 6 numbers of nodes are taken"), "{refused}");
 
-    let announce = |node: &Wired, number: u16, entry: &str| {
+    let announce = |node: &WireNode, number: u16, entry: &str| {
         node.wait(async |wire| wire.announce(number, entry.to_owned()).await)
     };
     assert_eq!(announce(&nodes[0], numbers[0], "one").unwrap().into_values().collect::<Vec<_>>(), ["one"]);
@@ -108,7 +110,7 @@ fn nodes_have_numbers_of_their_own_and_hear_of_each_other() {
 }
 
 /// The digests and texts of posted rules that the cluster has.
-fn kept_texts(wired: &Wired, digests: &[&str]) -> Vec<bool> {
+fn kept_texts(wired: &WireNode, digests: &[&str]) -> Vec<bool> {
     let has = |digest: &&str| wired.wait(async |wire| wire.rules((*digest).to_owned()).await).is_ok();
     digests.iter().map(has).collect()
 }
@@ -116,13 +118,13 @@ fn kept_texts(wired: &Wired, digests: &[&str]) -> Vec<bool> {
 #[test]
 fn posted_rules_have_one_order_and_old_texts_go() {
     let Some(cluster) = Cluster::single(&[]) else { return };
-    let [one, other] = [1, 2].map(|node| Wired::open(settings(cluster.addresses(), node)));
-    let put = |node: &Wired, known: u64, digest: &str| {
+    let [one, other] = [1, 2].map(|node| WireNode::open(settings(cluster.addresses(), node)));
+    let put = |node: &WireNode, known: u64, digest: &str| {
         node.wait(async |wire| {
             wire.put_rules(known, digest.to_owned(), format!("text of {digest}\nand more")).await
         })
     };
-    let last = |node: &Wired| node.wait(async |wire| wire.last_rules().await).unwrap();
+    let last = |node: &WireNode| node.wait(async |wire| wire.last_rules().await).unwrap();
     assert_eq!(last(&one), (0, String::new()));
     assert!(put(&one, 0, "a").unwrap());
     assert_eq!(last(&other), (1, "a".to_owned()));
@@ -159,7 +161,7 @@ fn change(number: u8, kind: ChangeEntryKind, until: u64, text: &str) -> ChangeEn
 
 /// All changes behind a place, in pages; moves the place behind them.
 fn read_all(
-    wired: &Wired,
+    wired: &WireNode,
     position: &mut ChangeListPosition,
 ) -> Option<Vec<(u8, ChangeEntryKind, u64, String)>> {
     let mut all = Vec::new();
@@ -179,8 +181,8 @@ fn read_all(
 fn shared_changes_have_one_order_and_the_last_of_each_subject_stays() {
     use ChangeEntryKind::{Lift, Put, Set};
     let Some(cluster) = Cluster::single(&[]) else { return };
-    let [one, other] = [1, 2].map(|node| Wired::open(settings(cluster.addresses(), node)));
-    let append = |node: &Wired, entries: Vec<ChangeEntry>, horizon: u64| {
+    let [one, other] = [1, 2].map(|node| WireNode::open(settings(cluster.addresses(), node)));
+    let append = |node: &WireNode, entries: Vec<ChangeEntry>, horizon: u64| {
         node.wait(async |wire| wire.append_changes(entries, horizon).await).unwrap()
     };
     let (mut at_one, mut at_other) = (ChangeListPosition::default(), ChangeListPosition::default());

@@ -17,7 +17,7 @@ use stats::{Addition, CellPlan, Measure, StatisticChange};
 use tempfile::TempDir;
 
 use crate::servers::{Cluster, Server, are_there};
-use crate::support::{WITHIN, Wired, batch, cell, form, measures, settings};
+use crate::support::{WITHIN, WireNode, batch, cell, form, measures, settings};
 
 const CLUSTER_PAGE: &str = include_str!("../../../../docs/operating/cluster.md");
 
@@ -30,7 +30,7 @@ fn refusal(settings: WireSettings) -> String {
     error.to_string()
 }
 
-fn patient(nodes: Vec<String>) -> WireSettings {
+fn with_long_deadline(nodes: Vec<String>) -> WireSettings {
     WireSettings { open_within: Duration::from_secs(3600), ..settings(nodes, 1) }
 }
 
@@ -61,7 +61,7 @@ fn a_server_of_no_cluster_is_refused() {
     let directory = TempDir::new().unwrap();
     let server =
         Server::start(Path::new("redis-server"), directory.path().join("0"), &["--cluster-enabled", "no"]);
-    let said = refusal(patient(vec![server.address()]));
+    let said = refusal(with_long_deadline(vec![server.address()]));
     assert!(said.contains(&server.address()) && said.contains("cluster support disabled"), "{said}");
     assert!(said.contains("start it with `cluster-enabled yes`"), "{said}");
 }
@@ -70,7 +70,7 @@ fn a_server_of_no_cluster_is_refused() {
 fn wrong_credentials_and_missing_rights_are_refused() {
     let Some(cluster) = Cluster::single(&[]) else { return };
     let server = &cluster.servers[0];
-    let all = patient(cluster.addresses());
+    let all = with_long_deadline(cluster.addresses());
     let said = refusal(with_user(&all, "nobody", "wrong"));
     assert!(said.contains(&server.address()) && said.contains("authentication failed"), "{said}");
     assert!(said.ends_with("Correct `user` and `password` in [cluster]"), "{said}");
@@ -145,9 +145,9 @@ fn tls_where_there_is_none_and_none_where_there_is_are_told() {
     let other = directory.path().join("b/authority.pem");
     let by = |authorities: &Path, address: &str| WireSettings {
         tls: Some(ClusterTls { authorities: Some(authorities.to_owned()) }),
-        ..patient(vec![address.to_owned()])
+        ..with_long_deadline(vec![address.to_owned()])
     };
-    let said = refusal(patient(vec![address.clone()]));
+    let said = refusal(with_long_deadline(vec![address.clone()]));
     assert!(said.contains(&address) && said.contains("it speaks TLS, and nothing else"), "{said}");
     assert!(said.contains("Set `tls = true` in [cluster]"), "{said}");
     let plain = cluster.servers[0].address();
@@ -176,9 +176,9 @@ fn a_node_works_with_tls_and_the_least_rights() {
         ..with_user(&settings(vec![address], 1), "tollhouse", password)
     };
     // What is waited for replicas is looked at, too.
-    let opened = Wired::open(WireSettings { replicas: 1, ..settings.clone() });
+    let opened = WireNode::open(WireSettings { replicas: 1, ..settings.clone() });
     drop(opened);
-    let wired = Wired::open(settings);
+    let wired = WireNode::open(settings);
     let at = Time::from_seconds(1_750_000_000);
     for (kind, measure) in measures().into_iter().enumerate() {
         let form = form(kind as u16, measure.clone());

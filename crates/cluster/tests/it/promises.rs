@@ -15,7 +15,7 @@ use stats::{
 };
 
 use crate::cloud::Cloud;
-use crate::simulated::Simulated;
+use crate::simulated::TaskSimulation;
 
 const DAY: Kind = Kind(10);
 const LIMIT: Kind = Kind(7);
@@ -43,17 +43,17 @@ fn forms(tier: &str) -> Catalog {
     builder.build()
 }
 
-struct World {
-    simulated: Arc<Simulated>,
+struct TestEnvironment {
+    simulated: Arc<TaskSimulation>,
     cloud: Arc<Cloud>,
     settings: ClusterSettings,
 }
 
-impl World {
-    fn new() -> World {
+impl TestEnvironment {
+    fn new() -> TestEnvironment {
         let cloud = Cloud::new(16, 5);
         let settings = ClusterSettings { within: WITHIN, ..ClusterSettings::new(cloud.partitions()) };
-        World { simulated: Simulated::new(3), cloud, settings }
+        TestEnvironment { simulated: TaskSimulation::new(3), cloud, settings }
     }
 
     fn node(&self, number: u64) -> Arc<Cluster> {
@@ -68,8 +68,8 @@ impl World {
     fn node_again(&self, number: u64, owner: u64, device: &MemoryDevice) -> Arc<Cluster> {
         let line = Arc::new(self.cloud.line(number, Some(self.simulated.of(0))));
         let device = Arc::new(device.clone());
-        let surroundings = self.simulated.of(owner);
-        Arc::new(Cluster::open(line, device, forms("1d x 3"), self.settings, surroundings).unwrap())
+        let environment = self.simulated.of(owner);
+        Arc::new(Cluster::open(line, device, forms("1d x 3"), self.settings, environment).unwrap())
     }
 
     fn ask(&self, node: &Arc<Cluster>, observation: Observation) -> Result<ObserveOutcome, LedgerError> {
@@ -95,43 +95,47 @@ impl World {
 
 #[test]
 fn what_another_node_adds_is_seen_in_time() {
-    let world = World::new();
-    let ClusterSettings { flush_every, fresh_for, stale_for, .. } = world.settings;
-    let [adding, asking] = [1, 2].map(|number| world.node(number));
+    let environment = TestEnvironment::new();
+    let ClusterSettings { flush_every, fresh_for, stale_for, .. } = environment.settings;
+    let [adding, asking] = [1, 2].map(|number| environment.node(number));
     // The flusher's rest, two calls, and the steps of this test.
     let slack = flush_every / 16 + 2 * WITHIN + Duration::from_millis(100);
     for number in 0..20 {
         let (often, once) = (key(DAY, number), key(DAY, 100 + number));
-        assert_eq!((world.sum(&asking, often), world.sum(&asking, once)), (0, 0));
-        let start = world.simulated.now();
+        assert_eq!((environment.sum(&asking, often), environment.sum(&asking, once)), (0, 0));
+        let start = environment.simulated.now();
         for key in [often, once] {
-            world.ask(&adding, add(key, at(1000), [(0, 1)])).unwrap();
-            assert_eq!(world.sum(&adding, key), 1, "a node sees its own at once");
+            environment.ask(&adding, add(key, at(1000), [(0, 1)])).unwrap();
+            assert_eq!(environment.sum(&adding, key), 1, "a node sees its own at once");
         }
-        while world.sum(&asking, often) == 0 {
-            let taken = world.simulated.now() - start;
+        while environment.sum(&asking, often) == 0 {
+            let taken = environment.simulated.now() - start;
             assert!(taken <= flush_every + fresh_for + slack, "{number}: {taken:?}");
         }
-        world
+        environment
             .simulated
-            .run_for((start + flush_every + stale_for + slack).saturating_sub(world.simulated.now()));
-        assert_eq!(world.sum(&asking, once), 1, "what is asked for once in a while is not older than that");
+            .run_for((start + flush_every + stale_for + slack).saturating_sub(environment.simulated.now()));
+        assert_eq!(
+            environment.sum(&asking, once),
+            1,
+            "what is asked for once in a while is not older than that"
+        );
     }
 }
 
 #[test]
 fn a_hot_key_costs_one_write_an_interval() {
-    let world = World::new();
-    let node = world.node(1);
+    let environment = TestEnvironment::new();
+    let node = environment.node(1);
     let hot = key(DAY, 1);
-    let start = world.simulated.now();
+    let start = environment.simulated.now();
     for _ in 0..500 {
-        world.ask(&node, add(hot, at(1000), [(0, 1)])).unwrap();
+        environment.ask(&node, add(hot, at(1000), [(0, 1)])).unwrap();
     }
-    world.drain(&node);
-    let intervals = (world.simulated.now() - start).as_secs() + 2;
-    let (reads, writes) = world.cloud.traffic();
-    assert_eq!(world.cloud.total(hot, 0), 500);
+    environment.drain(&node);
+    let intervals = (environment.simulated.now() - start).as_secs() + 2;
+    let (reads, writes) = environment.cloud.traffic();
+    assert_eq!(environment.cloud.total(hot, 0), 500);
     assert!(
         writes <= intervals && reads <= intervals,
         "{reads} reads, {writes} writes in {intervals} intervals"
@@ -142,20 +146,20 @@ fn a_hot_key_costs_one_write_an_interval() {
 
 #[test]
 fn what_nobody_else_changes_is_not_read_again() {
-    let world = World::new();
+    let environment = TestEnvironment::new();
     let keys = || (0..40).map(|number| key(DAY, number));
-    let [adding, asking] = [1, 2].map(|number| world.node(number));
+    let [adding, asking] = [1, 2].map(|number| environment.node(number));
     for _ in 0..60 {
-        keys().for_each(|key| drop(world.ask(&adding, add(key, at(1000), [(0, 1)])).unwrap()));
-        world.simulated.run_for(SECOND);
+        keys().for_each(|key| drop(environment.ask(&adding, add(key, at(1000), [(0, 1)])).unwrap()));
+        environment.simulated.run_for(SECOND);
     }
     // Before anything is there nobody says who wrote it.
     let metrics = adding.metrics();
     assert!(metrics.reads <= 2 * 40 && metrics.writes >= 40 * 20, "{metrics:?}");
-    world.drain(&adding);
+    environment.drain(&adding);
     for _ in 0..60 {
-        keys().for_each(|key| assert_eq!(world.sum(&asking, key), 60));
-        world.simulated.run_for(SECOND);
+        keys().for_each(|key| assert_eq!(environment.sum(&asking, key), 60));
+        environment.simulated.run_for(SECOND);
     }
     let metrics = asking.metrics();
     assert!(metrics.reads <= 2 * 40, "{metrics:?}");
@@ -164,24 +168,24 @@ fn what_nobody_else_changes_is_not_read_again() {
 
 #[test]
 fn nodes_exceed_a_limit_by_what_they_let_through_unseen() {
-    let world = World::new();
-    let nodes: Vec<_> = (1..=3).map(|number| world.node(number)).collect();
+    let environment = TestEnvironment::new();
+    let nodes: Vec<_> = (1..=3).map(|number| environment.node(number)).collect();
     let (user, limit) = (key(LIMIT, 1), 100);
     let take = WindowTake { cost: 1, limit, counts_all: false, interpolated: false };
-    let start = world.simulated.now();
+    let start = environment.simulated.now();
     let mut within = 0;
     for _ in 0..200 {
         for node in &nodes {
             let taken = Observation { key: user, time: at(1000), add: Addition::Take(take) };
-            let used = world.ask(node, taken).unwrap().readings[0].sum(0, 0);
+            let used = environment.ask(node, taken).unwrap().readings[0].sum(0, 0);
             within += u64::from(take.is_within(used));
         }
     }
-    let rate = 600.0 / (world.simulated.now() - start).as_secs_f64();
-    nodes.iter().for_each(|node| world.drain(node));
-    let ClusterSettings { flush_every, fresh_for, .. } = world.settings;
+    let rate = 600.0 / (environment.simulated.now() - start).as_secs_f64();
+    nodes.iter().for_each(|node| environment.drain(node));
+    let ClusterSettings { flush_every, fresh_for, .. } = environment.settings;
     let unseen = (flush_every + fresh_for + flush_every / 16 + 3 * WITHIN).as_secs_f64() * rate;
-    assert_eq!(world.cloud.total(user, 0), within, "what was let through is counted");
+    assert_eq!(environment.cloud.total(user, 0), within, "what was let through is counted");
     assert!(
         within >= limit && within as f64 <= limit as f64 + unseen,
         "{within} of {limit}, {unseen} unseen"
@@ -190,73 +194,76 @@ fn nodes_exceed_a_limit_by_what_they_let_through_unseen() {
 
 #[test]
 fn the_journal_is_bounded_while_the_cluster_is_away() {
-    let mut world = World::new();
-    world.settings.journal_bytes_max = 20_000;
-    world.settings.segment_bytes = 2_000;
+    let mut environment = TestEnvironment::new();
+    environment.settings.journal_bytes_max = 20_000;
+    environment.settings.segment_bytes = 2_000;
     let device = MemoryDevice::new();
-    let node = world.node_on(1, &device);
-    world.cloud.set_down(true);
+    let node = environment.node_on(1, &device);
+    environment.cloud.set_down(true);
     for number in 0..1000 {
-        let outcome = world.ask(&node, add(key(DAY, number % 5), at(1000), [(0, 1)])).unwrap();
+        let outcome = environment.ask(&node, add(key(DAY, number % 5), at(1000), [(0, 1)])).unwrap();
         assert_eq!(outcome.readings[0].quality, Quality::Missing);
         assert_eq!(outcome.readings[0].sum(0, 0), number / 5, "but for what was added here");
     }
     let metrics = node.metrics();
     assert!(metrics.checkpoints > 0 && metrics.journal_bytes < 40_000 && !metrics.full, "{metrics:?}");
     let mut added = 0;
-    while world.ask(&node, add(key(DAY, 10_000 + added), at(1000), [(0, 1)])).is_ok() {
+    while environment.ask(&node, add(key(DAY, 10_000 + added), at(1000), [(0, 1)])).is_ok() {
         added += 1;
         assert!(added < 10_000, "sums of so many keys do not fit");
     }
-    let refused = world.ask(&node, add(key(DAY, 1), at(1000), [(0, 1)]));
+    let refused = environment.ask(&node, add(key(DAY, 1), at(1000), [(0, 1)]));
     assert!(matches!(refused, Err(LedgerError::Full { .. })), "{refused:?}");
-    assert_eq!(world.sum(&node, key(DAY, 1)), 200, "readings go on");
-    world.cloud.set_down(false);
-    world.simulated.run_for(10 * SECOND);
-    world.ask(&node, add(key(DAY, 1), at(1000), [(0, 1)])).unwrap();
-    world.drain(&node);
-    assert_eq!(world.cloud.total(key(DAY, 1), 0), 201);
-    assert_eq!((0..added).map(|number| world.cloud.total(key(DAY, 10_000 + number), 0)).sum::<u64>(), added);
+    assert_eq!(environment.sum(&node, key(DAY, 1)), 200, "readings go on");
+    environment.cloud.set_down(false);
+    environment.simulated.run_for(10 * SECOND);
+    environment.ask(&node, add(key(DAY, 1), at(1000), [(0, 1)])).unwrap();
+    environment.drain(&node);
+    assert_eq!(environment.cloud.total(key(DAY, 1), 0), 201);
+    assert_eq!(
+        (0..added).map(|number| environment.cloud.total(key(DAY, 10_000 + number), 0)).sum::<u64>(),
+        added
+    );
 }
 
 #[test]
 fn what_others_than_nodes_have_changed_is_read_anew_in_time() {
-    let mut world = World::new();
-    world.settings.stale_for = Duration::from_secs(100);
-    let ClusterSettings { flush_every, fresh_for, .. } = world.settings;
+    let mut environment = TestEnvironment::new();
+    environment.settings.stale_for = Duration::from_secs(100);
+    let ClusterSettings { flush_every, fresh_for, .. } = environment.settings;
     let slack = flush_every / 16 + 2 * WITHIN + Duration::from_millis(100);
-    let [one, other] = [1, 2].map(|number| world.node(number));
+    let [one, other] = [1, 2].map(|number| environment.node(number));
     let keys = [1, 2].map(|number| key(DAY, number));
-    let partitions = keys.map(|key| world.cloud.partitions().of(key.shingle));
+    let partitions = keys.map(|key| environment.cloud.partitions().of(key.shingle));
     assert_ne!(partitions[0], partitions[1]);
     for key in keys {
-        world.ask(&one, add(key, at(1000), [(0, 1)])).unwrap();
-        assert_eq!(world.sum(&other, key), 0);
+        environment.ask(&one, add(key, at(1000), [(0, 1)])).unwrap();
+        assert_eq!(environment.sum(&other, key), 0);
     }
-    world.drain(&one);
+    environment.drain(&one);
     // Nobody asks for a while, so both images are old, and answered while they are read.
-    world.simulated.run_for(5 * SECOND);
-    let line = world.cloud.line(3, Some(world.simulated.of(0)));
+    environment.simulated.run_for(5 * SECOND);
+    let line = environment.cloud.line(3, Some(environment.simulated.of(0)));
     let renewed = async move { line.renew(vec![partitions[0]], WITHIN).await };
-    world.simulated.run(0, SECOND, renewed).expect("an answer").unwrap();
-    world.simulated.run_for(fresh_for + slack);
-    assert_eq!(world.sum(&other, keys[0]), 1, "what was changed is not answered as it was");
+    environment.simulated.run(0, SECOND, renewed).expect("an answer").unwrap();
+    environment.simulated.run_for(fresh_for + slack);
+    assert_eq!(environment.sum(&other, keys[0]), 1, "what was changed is not answered as it was");
     assert_eq!(other.metrics().renewals, 1);
-    assert_eq!(world.sum(&other, keys[1]), 0, "other partitions are left alone");
+    assert_eq!(environment.sum(&other, keys[1]), 0, "other partitions are left alone");
 }
 
 #[test]
 fn what_was_added_under_an_old_catalog_is_sent() {
-    let world = World::new();
-    let node = world.node(1);
+    let environment = TestEnvironment::new();
+    let node = environment.node(1);
     let key = key(DAY, 1);
-    world.ask(&node, add(key, at(1000), [(0, 1)])).unwrap();
+    environment.ask(&node, add(key, at(1000), [(0, 1)])).unwrap();
     node.set_catalog(forms("1d x 9")).unwrap();
-    assert_eq!(world.sum(&node, key), 0, "the new definition counts from nothing");
-    world.ask(&node, add(key, at(1000), [(0, 2)])).unwrap();
-    assert_eq!(world.sum(&node, key), 2);
-    world.drain(&node);
-    assert_eq!(world.cloud.total(key, 0), 3, "each in its own cell");
+    assert_eq!(environment.sum(&node, key), 0, "the new definition counts from nothing");
+    environment.ask(&node, add(key, at(1000), [(0, 2)])).unwrap();
+    assert_eq!(environment.sum(&node, key), 2);
+    environment.drain(&node);
+    assert_eq!(environment.cloud.total(key, 0), 3, "each in its own cell");
     let mut builder = Catalog::builder();
     let other = Measure::distinct("1d".parse().unwrap(), vec![]);
     builder.add(SPACE, DAY, statistic("other", "day", other)).unwrap();
@@ -268,44 +275,46 @@ fn what_was_added_under_an_old_catalog_is_sent() {
 
 #[test]
 fn images_keep_to_their_budget_and_additions_stay() {
-    let mut world = World::new();
-    world.settings.cache_bytes = 64 << 10;
-    let node = world.node(1);
+    let mut environment = TestEnvironment::new();
+    environment.settings.cache_bytes = 64 << 10;
+    let node = environment.node(1);
     let keys = |round: u64| (0..400).map(move |number| key(DAY, round * 1000 + number));
     for round in 0..10 {
         let observations = keys(round).map(|key| add(key, at(1000), [(0, 1)])).collect();
         let (node, request) = (node.clone(), ObserveRequest { observations, ..ObserveRequest::default() });
-        let outcomes = world.simulated.run(0, SECOND, async move { node.observe(&[request]).await }).unwrap();
+        let outcomes =
+            environment.simulated.run(0, SECOND, async move { node.observe(&[request]).await }).unwrap();
         let outcomes: Vec<ObserveOutcome> = outcomes.unwrap().outcomes().collect();
         assert!(outcomes[0].readings.iter().all(|reading| reading.quality == Quality::Exact));
-        world.simulated.run_for(3 * SECOND);
+        environment.simulated.run_for(3 * SECOND);
     }
     let metrics = node.metrics();
     assert!(metrics.evictions > 2000 && metrics.cache_bytes < 300 << 10, "{metrics:?}");
     for key in keys(0).chain(keys(9)) {
-        assert_eq!(world.cloud.total(key, 0), 1);
-        assert_eq!(world.sum(&node, key), 1);
+        assert_eq!(environment.cloud.total(key, 0), 1);
+        assert_eq!(environment.sum(&node, key), 1);
     }
 }
 
 #[test]
 fn a_value_that_a_crashed_node_has_counted_is_counted_once() {
-    let world = World::new();
+    let environment = TestEnvironment::new();
     let owner = key(VALUES, 1);
     let device = MemoryDevice::new();
-    let node = world.node_again(1, 101, &device);
-    world.cloud.set_down(true);
+    let node = environment.node_again(1, 101, &device);
+    environment.cloud.set_down(true);
     // The same value twice in one batch, and none of it reaches the cluster.
     for value in [7, 7, 8] {
-        world.ask(&node, distinct(owner, at(1000), value)).unwrap();
+        environment.ask(&node, distinct(owner, at(1000), value)).unwrap();
     }
-    world.simulated.kill(101);
+    environment.simulated.kill(101);
     let device = device.crash(1);
-    let node = world.node_again(1, 102, &device);
+    let node = environment.node_again(1, 102, &device);
     // Before the cluster has said anything, and after.
-    let reading = |value| world.ask(&node, distinct(owner, at(1000), value)).unwrap().readings.remove(0);
+    let reading =
+        |value| environment.ask(&node, distinct(owner, at(1000), value)).unwrap().readings.remove(0);
     assert_eq!(reading(8).quality, Quality::Missing);
-    world.cloud.set_down(false);
+    environment.cloud.set_down(false);
     for _ in 0..3 {
         let told = [7, 8].map(|value| {
             let reading = reading(value);
@@ -313,8 +322,8 @@ fn a_value_that_a_crashed_node_has_counted_is_counted_once() {
         });
         assert_eq!(told, [(2, false); 2]);
     }
-    world.drain(&node);
-    assert_eq!((world.cloud.total(owner, 0), world.sum(&node, owner)), (2, 2));
+    environment.drain(&node);
+    assert_eq!((environment.cloud.total(owner, 0), environment.sum(&node, owner)), (2, 2));
 }
 
 /// A process that is killed leaves writes on their way. What the next one has in its journal it sends as one batch, of which
@@ -327,44 +336,44 @@ fn a_batch_of_a_killed_node_that_arrives_late_is_counted_once() {
     // Also where all that waits is too large for one request.
     for ((reads, checkpoints), bytes_max) in cases.into_iter().flat_map(|case| [(case, 1), (case, 16 << 20)])
     {
-        let mut world = World::new();
-        world.settings.batch_bytes_max = bytes_max;
+        let mut environment = TestEnvironment::new();
+        environment.settings.batch_bytes_max = bytes_max;
         let keys = [key(DAY, 1), key(DAY, 2), key(DAY, 3)];
         let (owner, device) = (key(VALUES, 1), MemoryDevice::new());
         // One of each key in the first batch, of some in the second, and in the last.
         let rounds = [&keys[..], &keys[..1], &keys[1..]];
-        let node = world.node_again(1, 101, &device);
-        world.cloud.hold_writes(true);
+        let node = environment.node_again(1, 101, &device);
+        environment.cloud.hold_writes(true);
         for (round, value) in rounds.into_iter().zip([7, 8, 7]) {
             for key in round {
-                world.ask(&node, add(*key, at(1000), [(0, 1)])).unwrap();
+                environment.ask(&node, add(*key, at(1000), [(0, 1)])).unwrap();
             }
-            world.ask(&node, distinct(owner, at(1000), value)).unwrap();
-            world.simulated.run_for(3 * SECOND);
+            environment.ask(&node, distinct(owner, at(1000), value)).unwrap();
+            environment.simulated.run_for(3 * SECOND);
         }
-        world.simulated.kill(101);
+        environment.simulated.kill(101);
         if checkpoints {
-            (world.settings.journal_bytes_max, world.settings.segment_bytes) = (200, 100);
+            (environment.settings.journal_bytes_max, environment.settings.segment_bytes) = (200, 100);
         }
         let device = device.crash(1);
-        let node = world.node_again(1, 102, &device);
-        let all = |node: &Arc<Cluster>| keys.map(|key| world.sum(node, key)).into_iter().sum::<u64>();
-        assert_eq!((all(&node), world.sum(&node, owner)), (6, 2), "{reads} {checkpoints}");
-        assert!(matches!(world.cloud.release_write(), WriteOutcome::Now(_)));
+        let node = environment.node_again(1, 102, &device);
+        let all = |node: &Arc<Cluster>| keys.map(|key| environment.sum(node, key)).into_iter().sum::<u64>();
+        assert_eq!((all(&node), environment.sum(&node, owner)), (6, 2), "{reads} {checkpoints}");
+        assert!(matches!(environment.cloud.release_write(), WriteOutcome::Now(_)));
         for _ in 0..4 {
             if reads {
-                assert_eq!((all(&node), world.sum(&node, owner)), (6, 2), "{reads} {checkpoints}");
+                assert_eq!((all(&node), environment.sum(&node, owner)), (6, 2), "{reads} {checkpoints}");
             }
-            world.simulated.run_for(SECOND);
+            environment.simulated.run_for(SECOND);
         }
-        world.cloud.hold_writes(false);
+        environment.cloud.hold_writes(false);
         for _ in 0..4 {
-            world.simulated.run_for(SECOND);
-            assert_eq!((all(&node), world.sum(&node, owner)), (6, 2), "{reads} {checkpoints}");
+            environment.simulated.run_for(SECOND);
+            assert_eq!((all(&node), environment.sum(&node, owner)), (6, 2), "{reads} {checkpoints}");
         }
-        world.drain(&node);
-        let total = keys.map(|key| world.cloud.total(key, 0)).into_iter().sum::<u64>();
-        assert_eq!((total, world.cloud.total(owner, 0)), (6, 2), "{reads} {checkpoints}");
+        environment.drain(&node);
+        let total = keys.map(|key| environment.cloud.total(key, 0)).into_iter().sum::<u64>();
+        assert_eq!((total, environment.cloud.total(owner, 0)), (6, 2), "{reads} {checkpoints}");
     }
 }
 
@@ -375,41 +384,41 @@ fn a_long_outage_is_sent_in_pieces() {
     const KEYS: u64 = 400;
     const BYTES_MAX: usize = 1 << 10;
     for (kills, fails_over) in [(false, false), (true, false), (false, true), (true, true)] {
-        let mut world = World::new();
-        (world.settings.batch_bytes_max, world.settings.flush_bytes) = (BYTES_MAX, BYTES_MAX);
+        let mut environment = TestEnvironment::new();
+        (environment.settings.batch_bytes_max, environment.settings.flush_bytes) = (BYTES_MAX, BYTES_MAX);
         let (owner, mut device, mut killed) = (key(VALUES, 1), MemoryDevice::new(), 0);
-        let mut node = world.node_again(1, 101, &device);
-        world.simulated.run_for(3 * SECOND);
-        world.cloud.set_down(true);
+        let mut node = environment.node_again(1, 101, &device);
+        environment.simulated.run_for(3 * SECOND);
+        environment.cloud.set_down(true);
         for number in 0..KEYS {
             for _ in 0..2 {
-                world.ask(&node, add(key(DAY, number), at(1000), [(0, 1)])).unwrap();
+                environment.ask(&node, add(key(DAY, number), at(1000), [(0, 1)])).unwrap();
             }
-            world.ask(&node, distinct(owner, at(1000), number / 2)).unwrap();
+            environment.ask(&node, distinct(owner, at(1000), number / 2)).unwrap();
         }
-        world.cloud.set_down(false);
-        world.cloud.set_faults(3, if fails_over { 20 } else { 0 });
+        environment.cloud.set_down(false);
+        environment.cloud.set_faults(3, if fails_over { 20 } else { 0 });
         for round in 0..200 {
-            world.simulated.run_for(SECOND / 20);
+            environment.simulated.run_for(SECOND / 20);
             if kills && round % 7 == 3 {
-                world.simulated.kill(101 + killed);
+                environment.simulated.kill(101 + killed);
                 (device, killed) = (device.crash(round), killed + 1);
-                node = world.node_again(1, 101 + killed, &device);
+                node = environment.node_again(1, 101 + killed, &device);
             }
             if round % 5 == 0 {
-                world.cloud.replicate();
+                environment.cloud.replicate();
             }
         }
-        world.cloud.set_faults(0, 0);
-        world.simulated.run_for(20 * SECOND);
-        world.drain(&node);
+        environment.cloud.set_faults(0, 0);
+        environment.simulated.run_for(20 * SECOND);
+        environment.drain(&node);
         let context = format!("kills {kills}, fails over {fails_over}");
         for number in 0..KEYS {
-            assert_eq!(world.cloud.total(key(DAY, number), 0), 2, "{context}: {number}");
+            assert_eq!(environment.cloud.total(key(DAY, number), 0), 2, "{context}: {number}");
         }
-        assert_eq!(world.cloud.total(owner, 0), KEYS / 2, "{context}");
+        assert_eq!(environment.cloud.total(owner, 0), KEYS / 2, "{context}");
         // A change is some hundred bytes of a node's memory, or, of values, 16.
-        let largest = world.cloud.largest_batch();
+        let largest = environment.cloud.largest_batch();
         assert!(largest <= BYTES_MAX / 16, "{context}: {largest}");
     }
 }
@@ -417,7 +426,7 @@ fn a_long_outage_is_sent_in_pieces() {
 /// A batch that is not cut further fits into what servers take.
 #[test]
 fn the_largest_batch_is_far_below_what_servers_take() {
-    let ClusterSettings { batch_bytes_max, .. } = World::new().settings;
+    let ClusterSettings { batch_bytes_max, .. } = TestEnvironment::new().settings;
     // A value of a distinct count takes the least memory for a change: 16 bytes, and up to 40 of a request.
     assert!(2 * batch_bytes_max / 16 <= cells::request::CHANGES_MAX);
     assert!(2 * batch_bytes_max * 40 / 16 <= cells::request::BYTES_MAX);
@@ -427,9 +436,9 @@ fn the_largest_batch_is_far_below_what_servers_take() {
 /// counted at once. What could be read is answered for all.
 #[test]
 fn requests_of_a_batch_fail_one_by_one_and_count_once() {
-    let world = World::new();
-    let node = world.node(1);
-    let partitions = world.cloud.partitions();
+    let environment = TestEnvironment::new();
+    let node = environment.node(1);
+    let partitions = environment.cloud.partitions();
     let is_away = |key: Key| partitions.of(key.shingle).0 < 8;
     let (users, marks) = (|number| key(DAY, number), |number| key(MARK, 1000 + number));
     let request = |number: u64| ObserveRequest {
@@ -441,9 +450,12 @@ fn requests_of_a_batch_fail_one_by_one_and_count_once() {
     let requests: Vec<ObserveRequest> = numbers.clone().map(request).collect();
     let ask = |requests: &[ObserveRequest]| -> Result<ObserveOutcomes, LedgerError> {
         let (node, requests) = (node.clone(), requests.to_vec());
-        world.simulated.run(0, SECOND, async move { node.observe_each(&requests).await }).expect("an answer")
+        environment
+            .simulated
+            .run(0, SECOND, async move { node.observe_each(&requests).await })
+            .expect("an answer")
     };
-    world.cloud.set_away(0..8);
+    environment.cloud.set_away(0..8);
     let outcomes = ask(&requests).unwrap();
     let (mut unconfirmed, mut unread) = (0, 0);
     for number in numbers.clone() {
@@ -458,34 +470,34 @@ fn requests_of_a_batch_fail_one_by_one_and_count_once() {
         unread += u64::from(expected == Quality::Missing);
     }
     assert!((10..50).contains(&unconfirmed) && (20..70).contains(&unread), "{unconfirmed} {unread}");
-    let whole = world.simulated.run(0, SECOND, {
+    let whole = environment.simulated.run(0, SECOND, {
         let (node, requests) = (node.clone(), requests.clone());
         async move { node.observe(&requests).await }
     });
     let whole = whole.expect("an answer");
     assert!(matches!(whole, Err(LedgerError::Unreachable { .. })), "who needs all is told: {whole:?}");
-    world.cloud.set_away(0..0);
+    environment.cloud.set_away(0..0);
     // Those that somebody sends again are counted once all the same.
     let repeated: Vec<ObserveRequest> =
         numbers.clone().filter(|number| number % 3 > 0).map(request).collect();
     let again = ask(&repeated).unwrap();
     assert!(again.failure().is_none());
-    world.simulated.run_for(Duration::from_secs(20));
+    environment.simulated.run_for(Duration::from_secs(20));
     assert!((0..repeated.len()).all(|at| ask(&repeated).unwrap().duplicate(at)));
-    world.drain(&node);
+    environment.drain(&node);
     for number in numbers {
         // Two calls counted what has no mark.
         let expected = if number % 3 == 0 { 2 } else { 1 };
-        assert_eq!(world.cloud.total(users(number), 0), expected, "{number}");
+        assert_eq!(environment.cloud.total(users(number), 0), expected, "{number}");
     }
 }
 
 /// A refund of an exact limit fails alone, too.
 #[test]
 fn a_refund_whose_shard_is_away_fails_alone() {
-    let world = World::new();
-    let node = world.node(1);
-    let partitions = world.cloud.partitions();
+    let environment = TestEnvironment::new();
+    let node = environment.node(1);
+    let partitions = environment.cloud.partitions();
     let numbers = || (0..).filter(|number| partitions.of(key(EXACT, *number).shingle).0 < 8);
     let away = numbers().next().unwrap();
     let there = (0..).find(|number| partitions.of(key(EXACT, *number).shingle).0 >= 8).unwrap();
@@ -494,14 +506,14 @@ fn a_refund_whose_shard_is_away_fails_alone() {
         request(vec![Observation { key: key(EXACT, number), time: at(1000), add }])
     };
     let requests = [back(there), back(away), request(vec![add(key(DAY, there), at(1000), [(0, 1)])])];
-    world.cloud.set_away(0..8);
+    environment.cloud.set_away(0..8);
     let outcomes = {
         let (node, requests) = (node.clone(), requests.clone());
-        world.simulated.run(0, SECOND, async move { node.observe_each(&requests).await })
+        environment.simulated.run(0, SECOND, async move { node.observe_each(&requests).await })
     };
     let outcomes = outcomes.expect("an answer").unwrap();
     assert_eq!([0, 1, 2].map(|at| outcomes.is_unconfirmed(at)), [false, true, false]);
-    world.cloud.set_away(0..0);
-    world.drain(&node);
-    assert_eq!(world.cloud.total(key(DAY, there), 0), 1);
+    environment.cloud.set_away(0..0);
+    environment.drain(&node);
+    assert_eq!(environment.cloud.total(key(DAY, there), 0), 1);
 }

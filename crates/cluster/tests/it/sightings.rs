@@ -22,8 +22,8 @@ use stats::{
 use crate::cloud::{Cloud, SketchCounters};
 use crate::homes::prefix;
 use crate::servers;
-use crate::simulated::Simulated;
-use crate::support::{WITHIN, Wired, settings};
+use crate::simulated::TaskSimulation;
+use crate::support::{WITHIN, WireNode, settings};
 
 const RARE: Kind = Kind(20);
 const AFTER: u8 = 16;
@@ -53,7 +53,7 @@ fn look(observations: Vec<Observation>) -> ObserveRequest {
 }
 
 struct Nodes {
-    simulated: Arc<Simulated>,
+    simulated: Arc<TaskSimulation>,
     cloud: Arc<Cloud>,
     settings: ClusterSettings,
     owners: u64,
@@ -69,7 +69,7 @@ impl Nodes {
         let cloud = Cloud::new(16, seed);
         let settings =
             ClusterSettings { within: Duration::from_millis(20), ..ClusterSettings::new(cloud.partitions()) };
-        Nodes { simulated: Simulated::new(seed), cloud, settings, owners: 100 }
+        Nodes { simulated: TaskSimulation::new(seed), cloud, settings, owners: 100 }
     }
 
     fn open(&mut self, number: u64) -> Node {
@@ -302,7 +302,7 @@ fn place(random: &mut Random) -> SketchPlace {
     SketchPlace { line: random.below(3) as u32, counters: (random.below(1 << 20) as u32) & 0x18c63 }
 }
 
-fn sight(wired: &Wired, owner: u8, number: u64, halves: Vec<HalfSightings>) -> Vec<SightingCounts> {
+fn sight(wired: &WireNode, owner: u8, number: u64, halves: Vec<HalfSightings>) -> Vec<SightingCounts> {
     let batch = SightingBatch { partition: Partition(3), owner: [owner; 16], number, halves: halves.into() };
     wired.wait(async |wire| wire.sight(vec![batch], WITHIN).await.remove(0)).unwrap()
 }
@@ -311,7 +311,7 @@ fn sight(wired: &Wired, owner: u8, number: u64, halves: Vec<HalfSightings>) -> V
 #[test]
 pub(crate) fn scripts_count_as_sketches_do() {
     let Some(cluster) = servers::Cluster::single(&[]) else { return };
-    let wired = Wired::open(settings(cluster.addresses(), 1));
+    let wired = WireNode::open(settings(cluster.addresses(), 1));
     let mut model = BTreeMap::<i64, SketchCounters>::new();
     let mut random = Random::new(9);
     let mut numbers = [0; 3];

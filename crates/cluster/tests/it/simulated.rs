@@ -10,7 +10,7 @@ use std::time::Duration;
 use cluster::{BackgroundTask, Environment};
 use stats::random::Random;
 
-struct Running {
+struct SimulatedTask {
     owner: u64,
     task: BackgroundTask,
     woken: Arc<Woken>,
@@ -25,20 +25,20 @@ impl Wake for Woken {
 }
 
 /// All tasks of a simulation.
-pub(crate) struct Simulated {
+pub(crate) struct TaskSimulation {
     state: Mutex<State>,
 }
 
 struct State {
     now: Duration,
-    tasks: Vec<Running>,
+    tasks: Vec<SimulatedTask>,
     sleepers: Vec<(Duration, Waker)>,
     random: Random,
     dead: Vec<u64>,
 }
 
-impl Simulated {
-    pub(crate) fn new(seed: u64) -> Arc<Simulated> {
+impl TaskSimulation {
+    pub(crate) fn new(seed: u64) -> Arc<TaskSimulation> {
         let state = State {
             now: Duration::from_secs(1000),
             tasks: Vec::new(),
@@ -46,11 +46,11 @@ impl Simulated {
             random: Random::new(seed),
             dead: Vec::new(),
         };
-        Arc::new(Simulated { state: Mutex::new(state) })
+        Arc::new(TaskSimulation { state: Mutex::new(state) })
     }
 
     /// Returns the environment that one owner of tasks is run by.
-    pub(crate) fn of(self: &Arc<Simulated>, owner: u64) -> Arc<Owner> {
+    pub(crate) fn of(self: &Arc<TaskSimulation>, owner: u64) -> Arc<Owner> {
         Arc::new(Owner { simulated: self.clone(), owner })
     }
 
@@ -61,7 +61,7 @@ impl Simulated {
         let (gone, rest) = std::mem::take(&mut state.tasks).into_iter().partition(|task| task.owner == owner);
         state.tasks = rest;
         drop(state);
-        drop::<Vec<Running>>(gone);
+        drop::<Vec<SimulatedTask>>(gone);
     }
 
     pub(crate) fn now(&self) -> Duration {
@@ -100,13 +100,13 @@ impl Simulated {
                 let at = *state.random.pick(&ready);
                 state.tasks.swap_remove(at)
             };
-            let Running { owner, mut task, woken } = next;
+            let SimulatedTask { owner, mut task, woken } = next;
             woken.0.store(false, Ordering::SeqCst);
             let waker = Waker::from(woken.clone());
             if task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
                 let mut state = self.state.lock().unwrap();
                 if !state.dead.contains(&owner) {
-                    state.tasks.push(Running { owner, task, woken });
+                    state.tasks.push(SimulatedTask { owner, task, woken });
                 }
             }
         }
@@ -114,7 +114,7 @@ impl Simulated {
 
     /// Runs tasks until one of an owner's ends; `None` if it takes longer than that.
     pub(crate) fn run<T: Send + 'static>(
-        self: &Arc<Simulated>,
+        self: &Arc<TaskSimulation>,
         owner: u64,
         most: Duration,
         future: impl Future<Output = T> + Send + 'static,
@@ -138,7 +138,7 @@ impl Simulated {
 
 /// An owner of tasks that can be killed.
 pub(crate) struct Owner {
-    simulated: Arc<Simulated>,
+    simulated: Arc<TaskSimulation>,
     owner: u64,
 }
 
@@ -151,7 +151,7 @@ impl Environment for Owner {
         let mut state = self.simulated.state.lock().unwrap();
         if !state.dead.contains(&self.owner) {
             let woken = Arc::new(Woken(AtomicBool::new(true)));
-            state.tasks.push(Running { owner: self.owner, task, woken });
+            state.tasks.push(SimulatedTask { owner: self.owner, task, woken });
         }
     }
 

@@ -19,7 +19,7 @@ use stats::{
 };
 
 use crate::cloud::Cloud;
-use crate::simulated::Simulated;
+use crate::simulated::TaskSimulation;
 
 const VISITOR: Kind = Kind(5);
 const LEARNED: Kind = Kind(6);
@@ -38,9 +38,9 @@ fn forms() -> Catalog {
     let mut add = |kind, name: &str, measure| {
         builder.add(SPACE, kind, statistic(name, name, measure)).unwrap();
     };
-    let track =
+    let aggregate =
         AggregateLayout::new(vec![AggregateColumn::Count, AggregateColumn::Sum], Span::days(30)).unwrap();
-    add(VISITOR, "visitor", Measure::Aggregate(track));
+    add(VISITOR, "visitor", Measure::Aggregate(aggregate));
     add(LEARNED, "learned", Measure::evidence(Span::days(90)));
     add(LIMIT, "limit", Measure::limit(Span::hours(10), 10).unwrap());
     add(BUCKET, "bucket", Measure::gcra());
@@ -71,7 +71,7 @@ struct Node {
 
 struct Simulation {
     random: Random,
-    simulated: Arc<Simulated>,
+    simulated: Arc<TaskSimulation>,
     cloud: Arc<Cloud>,
     settings: ClusterSettings,
     nodes: Vec<Node>,
@@ -86,7 +86,7 @@ impl Simulation {
     fn new(seed: u64) -> Simulation {
         let mut random = Random::new(seed);
         let partitions = *random.pick(&[1, 4, 128]);
-        let simulated = Simulated::new(random.bits());
+        let simulated = TaskSimulation::new(random.bits());
         let cloud = Cloud::new(partitions, random.bits());
         let settings = ClusterSettings {
             durability: Durability::Sync,
@@ -115,8 +115,8 @@ impl Simulation {
         // Its calls end with it; what is under way in the cluster does not.
         let line: Arc<dyn RemoteCluster> = Arc::new(self.cloud.line(node.number, Some(self.simulated.of(0))));
         let device = Arc::new(node.device.clone());
-        let surroundings = self.simulated.of(owner);
-        let opened = Cluster::open(line, device, forms(), self.settings, surroundings).unwrap();
+        let environment = self.simulated.of(owner);
+        let opened = Cluster::open(line, device, forms(), self.settings, environment).unwrap();
         (node.owner, node.cluster) = (owner, Some(Arc::new(opened)));
     }
 
@@ -203,9 +203,9 @@ impl Simulation {
             }
         }
         let oracle = self.oracle.clone();
-        let surroundings = self.simulated.of(owner);
+        let environment = self.simulated.of(owner);
         cluster::Environment::spawn(
-            &*surroundings,
+            &*environment,
             Box::pin(async move {
                 let requests = [request];
                 let answer = ledger.observe(&requests).await;

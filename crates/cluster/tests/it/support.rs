@@ -40,7 +40,7 @@ fn windows(counters: &[&str], tiers: &[&str], keep: Option<Span>) -> Measure {
 
 pub(crate) fn measures() -> Vec<Measure> {
     let decayed = |minutes, weight| AggregateColumn::Decayed { half_life: Span::minutes(minutes), weight };
-    let track = |columns: &[AggregateColumn]| {
+    let aggregate = |columns: &[AggregateColumn]| {
         Measure::Aggregate(AggregateLayout::new(columns.to_vec(), Span::minutes(30)).unwrap())
     };
     let columns = [
@@ -57,8 +57,8 @@ pub(crate) fn measures() -> Vec<Measure> {
         windows(&["seen"], &["1us x 3", "7us x 2"], None),
         Measure::limit(Span::minutes(1), 10).unwrap(),
         Measure::distinct("1m x 2".parse().unwrap(), Vec::new()),
-        track(&[AggregateColumn::Count]),
-        track(&columns),
+        aggregate(&[AggregateColumn::Count]),
+        aggregate(&columns),
         Measure::evidence(Span::minutes(10)),
         Measure::gcra(),
         Measure::last(Span::minutes(10)),
@@ -84,19 +84,19 @@ pub(crate) fn cell(form: &Arc<CellForm>, shingle: u64) -> RemoteCell {
 }
 
 /// The wires, with a runtime of their own.
-pub(crate) struct Wired {
+pub(crate) struct WireNode {
     pub(crate) wire: WireClient,
     pub(crate) partitions: PartitionCount,
     runtime: Runtime,
 }
 
-impl Wired {
-    pub(crate) fn open(settings: WireSettings) -> Wired {
+impl WireNode {
+    pub(crate) fn open(settings: WireSettings) -> WireNode {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let partitions = settings.partitions;
         let wire = runtime.block_on(WireClient::open(settings, runtime.handle().clone())).unwrap();
-        Wired { wire, partitions, runtime }
+        WireNode { wire, partitions, runtime }
     }
 
     /// Waits for what is done over them.

@@ -14,12 +14,12 @@ use sim::suite::{self, MASS};
 use stats::{CellPlan, Ledger};
 
 use crate::servers::{Cluster, wait};
-use crate::support::{Random, Wired, assert_made, batch, cell, form, measures, settings};
+use crate::support::{Random, WireNode, assert_made, batch, cell, form, measures, settings};
 
 const START: Time = Time::from_seconds(1_750_000_000);
 
 /// A whole pass: what its steps have done.
-fn pass(wired: &Wired, forms: &HashMap<u32, Arc<CellForm>>, horizon: Time) -> SweepReport {
+fn pass(wired: &WireNode, forms: &HashMap<u32, Arc<CellForm>>, horizon: Time) -> SweepReport {
     let mut sweep = ClusterSweep::new(&wired.wire);
     let mut all = SweepReport::default();
     while !all.ended {
@@ -32,7 +32,7 @@ fn pass(wired: &Wired, forms: &HashMap<u32, Arc<CellForm>>, horizon: Time) -> Sw
 }
 
 /// Returns what a cell's windows hold at a time.
-fn reading(wired: &Wired, plan: &CellPlan, cell: &RemoteCell, now: Time) -> Option<Vec<u64>> {
+fn reading(wired: &WireNode, plan: &CellPlan, cell: &RemoteCell, now: Time) -> Option<Vec<u64>> {
     let found = wired.read_one(wired.of(cell), std::slice::from_ref(cell)).unwrap();
     found.images[0].as_ref().map(|CellImage { first, last, content }| {
         let mut values = vec![0; plan.reading()];
@@ -44,7 +44,7 @@ fn reading(wired: &Wired, plan: &CellPlan, cell: &RemoteCell, now: Time) -> Opti
 #[test]
 fn readings_stay_what_they_were() {
     let Some(cluster) = Cluster::single(&[]) else { return };
-    let wired = Wired::open(settings(cluster.addresses(), 1));
+    let wired = WireNode::open(settings(cluster.addresses(), 1));
     let mut removed = 0;
     for (kind, measure) in measures().into_iter().enumerate().filter(|(kind, _)| (1..4).contains(kind)) {
         let form = form(kind as u16, measure.clone());
@@ -93,9 +93,9 @@ fn readings_stay_what_they_were() {
 }
 
 /// Threads on which an hour is over soon.
-struct Hurried(ThreadedEnvironment);
+struct HurriedEnvironment(ThreadedEnvironment);
 
-impl Environment for Hurried {
+impl Environment for HurriedEnvironment {
     fn now(&self) -> Duration {
         self.0.now()
     }
@@ -127,8 +127,14 @@ fn a_node_sweeps_by_itself() {
     let settings = cluster::ClusterSettings::new(wires.partitions);
     let device = Arc::new(MemoryDevice::new());
     let remote = Arc::new(wire.clone());
-    let node = cluster::Cluster::open(remote, device, suite::catalog(), settings, Arc::new(Hurried(threads)))
-        .unwrap();
+    let node = cluster::Cluster::open(
+        remote,
+        device,
+        suite::catalog(),
+        settings,
+        Arc::new(HurriedEnvironment(threads)),
+    )
+    .unwrap();
     let key = suite::key(MASS, 1);
     let events = [20, 32, 43].map(|later| suite::add(key, START + Span::seconds(later), [(0, 1)]));
     suite::observe(&node, &[suite::request(events.to_vec())]);

@@ -99,7 +99,7 @@ struct Bench {
 }
 
 /// A node, and its way to the servers.
-struct Opened {
+struct OpenNode {
     node: Node,
     wire: WireClient,
     _directory: TempDir,
@@ -123,7 +123,7 @@ impl Bench {
         Draws { all: self.draws.clone(), at: caller * (DRAWS / 16), first: 0 }
     }
 
-    fn open(&self, number: u8) -> Opened {
+    fn open(&self, number: u8) -> OpenNode {
         let directory = TempDir::new().unwrap();
         let device = Arc::new(FileDevice::open(directory.path()).unwrap());
         let threads = Arc::new(ThreadedEnvironment::new(2).unwrap());
@@ -138,11 +138,11 @@ impl Bench {
             ..cluster::ClusterSettings::new(settings.partitions)
         };
         let node = Node::open(Arc::new(wire.clone()), device, catalog(), options, threads).unwrap();
-        Opened { node, wire, _directory: directory }
+        OpenNode { node, wire, _directory: directory }
     }
 
     /// Has a node see each key, and send what it has; twice, as before anything is there nobody says who wrote it.
-    fn warm(&self, opened: &Opened) {
+    fn warm(&self, opened: &OpenNode) {
         let ranks: Vec<u32> = (0..u32::try_from(self.keys).unwrap()).collect();
         for _ in 0..2 {
             for ranks in ranks.chunks(10_000) {
@@ -220,7 +220,7 @@ impl Bench {
     }
 
     /// Nodes that share all keys, and their callers.
-    fn nodes(&mut self, name: &'static str, nodes: &[Opened]) -> Run {
+    fn nodes(&mut self, name: &'static str, nodes: &[OpenNode]) -> Run {
         let Workload { keys, events, callers } = self.workload;
         let sent =
             || nodes.iter().map(|each| each.wire.counters().commands.load(Ordering::Relaxed)).sum::<u64>();
@@ -240,7 +240,7 @@ impl Bench {
         let callers = each.collect();
         let before = sent();
         let settle = || {
-            let settled = |each: &Opened| {
+            let settled = |each: &OpenNode| {
                 let metrics = each.node.metrics();
                 metrics.pending_bytes == 0 && metrics.waiting_partitions == 0
             };
@@ -255,7 +255,7 @@ impl Bench {
     }
 
     /// Returns the number of times that the most frequent key was counted, as a node says that has never asked before.
-    fn hot(&self, nodes: &[Opened]) -> u64 {
+    fn hot(&self, nodes: &[OpenNode]) -> u64 {
         let asking = self.open(100 + nodes.len() as u8);
         let timeline = pollster::block_on(asking.node.timeline(key(0))).unwrap();
         timeline.map_or(0, |timeline| timeline.buckets.iter().map(|bucket| bucket.counts[0]).sum())

@@ -14,13 +14,13 @@ use stats::cell_export::{CellContent, CellDefinition, ExportedCell};
 use crate::homes::{Home, fresh_for, over, prefix};
 use crate::reshard::{move_slots, slots_of};
 use crate::servers::{Cluster, wait};
-use crate::support::Wired;
+use crate::support::WireNode;
 
 const PARTITIONS: u16 = 64;
 
 /// A way to the cluster that is no node's.
-fn way(cluster: &Cluster, prefix: &str) -> Wired {
-    Wired::open(wire::WireSettings {
+fn way(cluster: &Cluster, prefix: &str) -> WireNode {
+    WireNode::open(wire::WireSettings {
         prefix: prefix.to_owned(),
         replicas: 0,
         partitions: cluster::remote::PartitionCount::new(PARTITIONS).unwrap(),
@@ -39,7 +39,7 @@ fn fill(home: &Home, keys: u64) {
 }
 
 /// All cells, of which none comes twice.
-fn exported(way: &Wired, names_max: usize) -> BTreeMap<(Key, bool), ExportedCell> {
+fn exported(way: &WireNode, names_max: usize) -> BTreeMap<(Key, bool), ExportedCell> {
     let definitions = ClusterExport::definitions(&catalog());
     way.wait(async |wire: &WireClient| {
         let mut export = ClusterExport::begin_in_shares(wire, &definitions, names_max).await.unwrap();

@@ -33,7 +33,7 @@ event::columns! {
             through letters and signs around them, in {texts}",
         leet_words: Integer "leet_words" "Words in {texts} with digits or signs for letters, such as `v1agra`",
         spaced_words: Integer "spaced_words" "Words in {texts} with spaced-out letters, such as `v i a g r a`",
-        disguised_share: Float "disguised_share" "Share of obfuscated or invisible characters in {texts}",
+        obfuscated_share: Float "obfuscated_share" "Share of obfuscated or invisible characters in {texts}",
         emoji: Integer "emoji" "Emoji in {texts}",
     }
 }
@@ -66,9 +66,9 @@ event::columns! {
         addresses: List "addresses" "E-mail addresses, including ones written as `joe (at) example (dot) com`",
         wallets: List "wallets" "Wallet addresses with a valid checksum, such as `btc:1A1z...`",
         card_numbers: Integer "card_numbers" "Payment card numbers with a valid check digit",
-        disguised_phones: Integer "disguised_phones" "Telephone numbers with words, letters or odd digits",
-        disguised_addresses: Integer "disguised_addresses" "E-mail addresses with words for signs",
-        disguised_links: Integer "disguised_links" "Obfuscated links, such as `hxxp://` and `example[.]com`",
+        obfuscated_phones: Integer "obfuscated_phones" "Telephone numbers with words, letters or odd digits",
+        obfuscated_addresses: Integer "obfuscated_addresses" "E-mail addresses with words for signs",
+        obfuscated_links: Integer "obfuscated_links" "Obfuscated links, such as `hxxp://` and `example[.]com`",
     }
 }
 
@@ -136,7 +136,7 @@ event::columns! {
     pub struct NumberColumns {
         number: String "number" "Digits of the number, without separators, `+` and international prefix `00`; missing \
             where the field holds none",
-        disguised: Bool "disguised" "Digits are written as words or letters, or in odd forms",
+        obfuscated: Bool "obfuscated" "Digits are written as words or letters, or in odd forms",
     }
 }
 

@@ -168,8 +168,8 @@ impl LinkFeatures {
         facts: &mut Facts,
     ) {
         let (mut addresses, mut links) = (0usize, 0usize);
-        let disguised_phones = contact::phones(written, plain, |digits| _ = self.phones.add(digits));
-        deobfuscation::find(plain, |revealed| match revealed {
+        let obfuscated_phones = contact::phones(written, plain, |digits| _ = self.phones.add(digits));
+        deobfuscation::find(plain, |found| match found {
             ObfuscatedReference::Url(url) => {
                 links += 1;
                 self.add(&url, budget);
@@ -188,9 +188,9 @@ impl LinkFeatures {
         }
         let mut wallets = UniqueList::new(ITEMS_MAX);
         wallet::find(written, |wallet| _ = wallets.add(wallet));
-        facts.set(columns.disguised_phones, disguised_phones);
-        facts.set(columns.disguised_addresses, addresses);
-        facts.set(columns.disguised_links, links);
+        facts.set(columns.obfuscated_phones, obfuscated_phones);
+        facts.set(columns.obfuscated_addresses, addresses);
+        facts.set(columns.obfuscated_links, links);
         facts.set(columns.card_numbers, contact::card_numbers(plain));
         set_list(facts, columns.wallets, wallets.items);
     }

@@ -147,7 +147,7 @@ fn address(items: &[Box<str>], columns: &AddressColumns, facts: &mut Facts) {
 fn number(items: &[Box<str>], columns: &NumberColumns, facts: &mut Facts) {
     let read = |text: &str| phone::number(&texts::plain(texts::truncate(text, ITEM_BYTES_MAX)));
     if let Some(number) = items.first().and_then(|text| read(text)) {
-        facts.set(columns.disguised, number.is_obfuscated);
+        facts.set(columns.obfuscated, number.is_obfuscated);
         facts.set(columns.number, number.digits);
     }
 }

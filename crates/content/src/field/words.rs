@@ -70,7 +70,7 @@ pub(crate) fn fill(
     facts.set(columns.emoji, sum(|it| it.emoji));
     let chars = chars + beside.chars;
     if chars > 0 {
-        facts.set(columns.disguised_share, sum(ObfuscationCounts::characters) as f64 / chars as f64);
+        facts.set(columns.obfuscated_share, sum(ObfuscationCounts::characters) as f64 / chars as f64);
     }
 
     let scripts = ScriptCounts::of(written);

@@ -81,7 +81,7 @@ event::columns! {
 
         test_pattern: String "mail.test_pattern" "Action that a test text asks for: `reject` (GTUBE), `tag` (Rspamd's \
             variants of it)",
-        subject_disguised: Bool "mail.subject_disguised" "Subject or display name are obfuscated",
+        subject_obfuscated: Bool "mail.subject_obfuscated" "Subject or display name are obfuscated",
         subject_emoji: Integer "mail.subject_emoji" "Emoji in the subject",
 
 
@@ -95,7 +95,7 @@ event::columns! {
         attachment_kinds: List "mail.attachment_kinds" "Kinds of attachments and files in them by content, such as `pdf`, \
             `pe`, `zip`, `office`",
         attachment_mismatch: Bool "mail.attachment_mismatch" "A file's content contradicts its name or declared type",
-        attachment_disguised: Bool "mail.attachment_disguised" "A file's name hides its extension by writing direction or \
+        attachment_obfuscated: Bool "mail.attachment_obfuscated" "A file's name hides its extension by writing direction or \
             length",
         executable_content: Bool "mail.executable_content" "An attachment or a file in one is a program or script by \
             content",

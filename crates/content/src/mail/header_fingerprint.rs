@@ -387,13 +387,13 @@ fn ip(word: &str) -> Option<IpAddr> {
 /// Returns who handed the message on before the client did: names, networks, programs.
 fn relays(header: &MailHeader<'_>, client: Option<IpAddr>) -> Vec<String> {
     let texts = received(header);
-    let hops: Vec<Option<ReceivedField<'_>>> = texts.iter().map(|text| ReceivedField::read(text)).collect();
+    let relays: Vec<Option<ReceivedField<'_>>> = texts.iter().map(|text| ReceivedField::read(text)).collect();
     let first = received_here(header, client);
     let mut marks = FingerprintMarks(Vec::new());
-    if !hops.is_empty() {
-        marks.add("hops", &(hops.len() - first).min(9).to_string());
+    if !relays.is_empty() {
+        marks.add("hops", &(relays.len() - first).min(9).to_string());
     }
-    let before = hops[first..].iter().flatten();
+    let before = relays[first..].iter().flatten();
     for hop in before.filter(|hop| hop.ip.is_none_or(is_public)).take(RELAYS_MAX) {
         if let Some(helo) = hop.helo {
             name("helo", helo, &mut marks);
@@ -574,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_of_delivery_and_lists_is_no_handwriting() {
+    fn what_tells_of_delivery_and_lists_is_in_no_fingerprint() {
         let raw = "Organization: Example\n  Ltd\nX-Spam-Status: Yes\nList-Id: <a.b>\nX-Foo-MailScanner: clean\n\
                    Delivered-To: me\nX-Mailer: The Bat!\nDate: x\n\n";
         assert_eq!(with_header(raw, other_fields), "organization: example ltd\nx-mailer: the bat!");

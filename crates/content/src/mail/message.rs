@@ -523,7 +523,7 @@ impl MailBody {
             subject_emoji = shown.counts.emoji - before;
         }
         facts.set(columns.subject_emoji, subject_emoji);
-        facts.set(columns.subject_disguised, shown.is_obfuscated());
+        facts.set(columns.subject_obfuscated, shown.is_obfuscated());
         let mut names = self.seen.names();
         if let Some(from) = facts.get(columns.from_domain).and_then(Value::as_str) {
             names.retain(|name| !name::is_own_domain(name, link::organisation(from)));

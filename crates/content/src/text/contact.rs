@@ -13,20 +13,20 @@ use crate::text::phone;
 const CARD_DIGITS: std::ops::RangeInclusive<usize> = 13..=19;
 
 /// Hands on the telephone numbers of a text, as it is written and as [`crate::text::plain`] reads it. How many of them
-/// were disguised: by words or letters, or by odd forms of digits. Full-width digits and those of another script are
+/// were obfuscated: by words or letters, or by odd forms of digits. Full-width digits and those of another script are
 /// odd only in a text whose letters are all Latin.
 pub(crate) fn phones(written: &str, plain: &str, mut emit: impl FnMut(String)) -> usize {
     let odd = written.chars().any(|c| !c.is_ascii() && digit(c).is_some());
     let usual: HashSet<String> = if odd { usual_phones(written) } else { HashSet::new() };
-    let mut disguised = 0;
+    let mut obfuscated = 0;
     phone::find(plain, |phone| {
-        disguised += usize::from(phone.is_obfuscated || odd && !usual.contains(&phone.digits));
+        obfuscated += usize::from(phone.is_obfuscated || odd && !usual.contains(&phone.digits));
         emit(phone.digits);
     });
-    disguised
+    obfuscated
 }
 
-/// The numbers that are found without undoing a disguise.
+/// The numbers that are found without undoing an obfuscation.
 fn usual_phones(written: &str) -> HashSet<String> {
     let is_foreign = |c: char| is_alphabetic(c) && !matches!(script(c), Script::Latin | Script::Common);
     let folds = written.chars().any(|c| !c.is_ascii() && is_foreign(c));
@@ -117,19 +117,19 @@ mod tests {
     use super::*;
     use crate::text::plain;
 
-    fn disguised(written: &str) -> (Vec<String>, usize) {
+    fn obfuscated(written: &str) -> (Vec<String>, usize) {
         let mut all = Vec::new();
         let count = phones(written, &plain(written), |digits| all.push(digits));
         (all, count)
     }
 
     #[test]
-    fn odd_digits_are_disguises_and_those_of_the_script_are_not() {
-        assert_eq!(disguised("call 800-555-1239"), (vec!["8005551239".into()], 0));
-        assert_eq!(disguised("call ⑧⓪⓪-555-1239"), (vec!["8005551239".into()], 1));
-        assert_eq!(disguised("call ８００-５５５-１２３９"), (vec!["8005551239".into()], 1));
-        assert_eq!(disguised("電話 ８００-５５５-１２３９"), (vec!["8005551239".into()], 0));
-        assert_eq!(disguised("هاتف ٨٠٠-٥٥٥-١٢٣٩"), (vec!["8005551239".into()], 0));
+    fn odd_digits_are_obfuscations_and_those_of_the_script_are_not() {
+        assert_eq!(obfuscated("call 800-555-1239"), (vec!["8005551239".into()], 0));
+        assert_eq!(obfuscated("call ⑧⓪⓪-555-1239"), (vec!["8005551239".into()], 1));
+        assert_eq!(obfuscated("call ８００-５５５-１２３９"), (vec!["8005551239".into()], 1));
+        assert_eq!(obfuscated("電話 ８００-５５５-１２３９"), (vec!["8005551239".into()], 0));
+        assert_eq!(obfuscated("هاتف ٨٠٠-٥٥٥-١٢٣٩"), (vec!["8005551239".into()], 0));
     }
 
     #[test]

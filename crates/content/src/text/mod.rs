@@ -2,7 +2,7 @@
 //!
 //! Senders who must not be recognised write words with look-alike letters, full-width or circled digits,
 //! invisible characters and stacked accents. [`plain`] undoes what Unicode lets one undo, and [`normalise`] makes of
-//! it the form whose hash does not change with the disguise; both are for hashing and matching, not for showing.
+//! it the form whose hash does not change with the obfuscation; both are for hashing and matching, not for showing.
 //! What takes guessing, letters that are spaced out or written as digits, is undone by [`crate::text::obfuscation`]. Plain
 //! ASCII takes paths of its own that look at every byte once.
 
@@ -50,7 +50,7 @@ pub fn normalise(text: &str) -> String {
     fold(&plain(text))
 }
 
-/// The text without what Unicode has to disguise it by: compatibility forms resolved (NFKD: width, circles,
+/// The text without what Unicode has to obfuscate it by: compatibility forms resolved (NFKD: width, circles,
 /// ligatures), lower case, accents, invisible and control characters dropped, look-alikes replaced by the letters
 /// they imitate, digits of all scripts written in ASCII. White space stays. Reads at most [`TEXT_BYTES_MAX`] bytes.
 ///
@@ -78,7 +78,7 @@ fn is_dropped_control(byte: u8) -> bool {
 }
 
 /// Most characters that one is taken apart into. Beyond it are U+FDFA, a phrase of eighteen, and some thirty words in a
-/// square: nobody disguises a word by them, and a text of nothing else would grow eleven times.
+/// square: nobody obfuscates a word by them, and a text of nothing else would grow eleven times.
 const DECOMPOSITION_MAX: usize = 4;
 
 /// Most accents in a row that are kept, as in the stream-safe form of UAX #15: no language has as many, and putting them in
@@ -204,7 +204,7 @@ fn lower_parts_of(c: char, mut emit: impl FnMut(char)) {
 fn plain_unicode(text: &str) -> String {
     let lower = lower_parts(text);
     let mut out = String::with_capacity(lower.len());
-    let mut imitations = false;
+    let mut has_lookalikes = false;
     let mut rest = lower.as_str();
     while let Some(first) = rest.chars().next() {
         let in_word = is_alphabetic(first);
@@ -216,7 +216,7 @@ fn plain_unicode(text: &str) -> String {
             continue;
         }
         if in_word && is_cyrillic_with_latin(run) {
-            imitations = true;
+            has_lookalikes = true;
             for c in run.chars() {
                 if script(c) == Script::Cyrillic || !as_cyrillic(c, |c| out.push(c)) {
                     out.push(c);
@@ -242,14 +242,14 @@ fn plain_unicode(text: &str) -> String {
             };
             match imitated {
                 Some(imitated) => {
-                    imitations = true;
+                    has_lookalikes = true;
                     out.extend(imitated.chars());
                 }
                 None => out.push(c),
             }
         }
     }
-    if imitations {
+    if has_lookalikes {
         // An accent of the script that a look-alike came from is an ornament on the letter that it imitated.
         let mut base = ' ';
         out.retain(|c| match is_mark(c) {
@@ -300,7 +300,7 @@ fn as_cyrillic(c: char, mut emit: impl FnMut(char)) -> bool {
     looks
 }
 
-/// Returns true if a word of Latin and Cyrillic letters is Cyrillic in disguise.
+/// Returns true if a word of Latin and Cyrillic letters is obfuscated Cyrillic.
 fn is_cyrillic_with_latin(word: &str) -> bool {
     let (mut latin, mut own) = (false, false);
     for c in word.chars() {
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn disguises_come_off() {
+    fn obfuscations_come_off() {
         check("  Buy\r\n NOW\t 100 % ", "buy now 0 %");
         check("order 12,345 or 99", "order 0,0 or 0");
         check("a1b22", "a0b0");

@@ -25,7 +25,7 @@ const GAP_CHARS_MAX: usize = 3;
 /// Longest word that is read with digits for letters; what is longer is code, a sum or an identifier.
 const LEET_BYTES_MAX: usize = 24;
 
-/// The number of times that each means of disguise was met.
+/// The number of times that each means of obfuscation was met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObfuscationCounts {
     /// Words that mix Latin letters with Cyrillic or Greek ones that imitate Latin letters.
@@ -450,11 +450,11 @@ mod tests {
     }
 
     #[test]
-    fn disguises_are_counted() {
+    fn obfuscations_are_counted() {
         let of = |text: &str| {
-            let mut disguise = ObfuscationCounts::default();
-            disguise.count(text);
-            disguise
+            let mut obfuscation = ObfuscationCounts::default();
+            obfuscation.count(text);
+            obfuscation
         };
         let none = ObfuscationCounts::default();
         assert_eq!(of("plain text, 100 %"), none);

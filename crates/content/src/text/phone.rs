@@ -381,8 +381,8 @@ mod tests {
         all
     }
 
-    fn check(written: &str, digits: &str, is_disguised: bool) {
-        assert_eq!(found(written), [(digits.to_owned(), is_disguised)], "{written:?}");
+    fn check(written: &str, digits: &str, is_obfuscated: bool) {
+        assert_eq!(found(written), [(digits.to_owned(), is_obfuscated)], "{written:?}");
     }
 
     #[test]
@@ -403,7 +403,7 @@ mod tests {
 
     #[test]
     fn what_is_said_to_be_a_number_is_read_whatever_its_form() {
-        for (written, digits, is_disguised) in [
+        for (written, digits, is_obfuscated) in [
             ("1234567", Some("1234567"), false),
             ("+49 (30) 123-45-67", Some("49301234567"), false),
             ("0049 30 1234567", Some("49301234567"), false),
@@ -415,13 +415,13 @@ mod tests {
         ] {
             let read = number(&crate::text::plain(written));
             let expected =
-                digits.map(|digits| PhoneNumber { digits: digits.into(), is_obfuscated: is_disguised });
+                digits.map(|digits| PhoneNumber { digits: digits.into(), is_obfuscated: is_obfuscated });
             assert_eq!(read, expected, "{written:?}");
         }
     }
 
     #[test]
-    fn numbers_are_found_through_disguises() {
+    fn numbers_are_found_through_obfuscations() {
         check("+４９ ３０ １２３４５６７", "49301234567", false);
         check("☎ ⑧⓪⓪-⑤⑤⑤-①②③④", "8005551234", false);
         check("8\u{FE0F}\u{20E3}0\u{FE0F}\u{20E3}0\u{FE0F}\u{20E3}-555-1239", "8005551239", false);

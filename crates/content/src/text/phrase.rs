@@ -1,7 +1,7 @@
 //! Sets of words and phrases, looked for all at once.
 //!
 //! Phrases and texts are both brought into the form of [`crate::text::obfuscation::normalise`], so a phrase is found whatever
-//! it is disguised by. All phrases of a set make one automaton (Aho and Corasick, *Efficient string matching*, 1975,
+//! it is obfuscated by. All phrases of a set make one automaton (Aho and Corasick, *Efficient string matching*, 1975,
 //! as a double array: Kanda, Akabe, Oda, *Engineering faster double-array Aho–Corasick automata*, 2023), which reads
 //! each byte of a text once, however many phrases there are.
 
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn phrases_are_found_through_disguises() {
+    fn phrases_are_found_through_obfuscations() {
         let set = set(
             "# comment\n\npharma\t2\tViagra\nmoney\t1.5\tearn  money\nmoney\t-1\tinvoice\r\npharma\t1\t便宜药\nmoney\t1\tзаработок\n",
             true,

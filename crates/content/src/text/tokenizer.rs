@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn disguises_share_the_tokens_of_what_they_hide() {
+    fn obfuscations_share_the_tokens_of_what_they_hide() {
         let plain = cut("viagra");
         let hidden = cut("vi\u{200B}\u{430}gra");
         assert!(plain.iter().all(|token| hidden.contains(token)), "{hidden:?}");

@@ -13,7 +13,7 @@ const DOMAINS_MAX: usize = 8;
 const ENDINGS: [&str; 16] =
     ["com", "net", "org", "co", "de", "fr", "uk", "it", "es", "nl", "ru", "gov", "edu", "io", "us", "eu"];
 
-/// The imitation by a host.
+/// The impersonation by a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Impersonation {
     /// Domains that it may be taken for, never its own.
@@ -22,16 +22,16 @@ pub struct Impersonation {
     pub is_homograph: bool,
 }
 
-/// Returns the imitation by a host in A-labels, with the user name of its link, empty if there is none.
+/// Returns the impersonation by a host in A-labels, with the user name of its link, empty if there is none.
 pub fn of(host_name: &str, user: &str) -> Impersonation {
-    let mut imitation = Impersonation::default();
+    let mut impersonation = Impersonation::default();
     let own = registrable(host_name);
     let mut add = |domain: String| {
         if Some(domain.as_str()) != own
-            && imitation.domains.len() < DOMAINS_MAX
-            && !imitation.domains.contains(&domain)
+            && impersonation.domains.len() < DOMAINS_MAX
+            && !impersonation.domains.contains(&domain)
         {
-            imitation.domains.push(domain);
+            impersonation.domains.push(domain);
         }
     };
     let named = user.split(':').next().unwrap_or_default();
@@ -40,7 +40,7 @@ pub fn of(host_name: &str, user: &str) -> Impersonation {
     {
         add(domain.to_owned());
     }
-    let Some(own) = own else { return imitation };
+    let Some(own) = own else { return impersonation };
     let front = host_name.strip_suffix(own).unwrap_or_default();
     let labels: Vec<&str> = front.split('.').filter(|label| !label.is_empty()).collect();
     for pair in labels.windows(2).take(DOMAINS_MAX) {
@@ -59,11 +59,11 @@ pub fn of(host_name: &str, user: &str) -> Impersonation {
     let (name, suffix) = own.split_once('.').unwrap_or((own, ""));
     let (shown, _) =
         if name.starts_with("xn--") { idna::domain_to_unicode(name) } else { (name.to_owned(), Ok(())) };
-    let Some(read) = as_ascii(&shown) else { return imitation };
+    let Some(read) = as_ascii(&shown) else { return impersonation };
     add(format!("{read}.{suffix}"));
     add(format!("{}.{suffix}", read.replace("rn", "m").replace("vv", "w")));
-    imitation.is_homograph = !shown.is_ascii();
-    imitation
+    impersonation.is_homograph = !shown.is_ascii();
+    impersonation
 }
 
 /// Returns true if a text is written like the name of a host: a dot in it, and letters behind the last.
@@ -92,9 +92,9 @@ mod tests {
     use super::*;
 
     fn check(host: &str, user: &str, domains: &[&str], is_homograph: bool) {
-        let imitation = of(host, user);
+        let impersonation = of(host, user);
         assert_eq!(
-            (imitation.domains, imitation.is_homograph),
+            (impersonation.domains, impersonation.is_homograph),
             (domains.iter().map(|&it| it.to_owned()).collect(), is_homograph),
             "{host}"
         );

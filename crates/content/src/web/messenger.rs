@@ -169,7 +169,7 @@ fn announced(plain: &str, start: usize, end: usize, service: &str) -> Option<Str
         }
         rest = &rest[rest.char_indices().nth(letters).map_or(rest.len(), |(at, _)| at)..];
     }
-    let mut is_said = false;
+    let mut is_stated = false;
     for _ in 0..=FILLERS_MAX {
         let is_sign = |c: char| !is_alphanumeric(c) && !matches!(c, '@' | '+');
         let signs = rest.chars().take(SIGNS_MAX + 1).take_while(|c| is_sign(*c)).count();
@@ -178,7 +178,7 @@ fn announced(plain: &str, start: usize, end: usize, service: &str) -> Option<Str
         }
         let (between, behind) =
             rest.split_at(rest.char_indices().nth(signs).map_or(rest.len(), |(at, _)| at));
-        is_said |= between.contains([':', '=']);
+        is_stated |= between.contains([':', '=']);
         rest = behind;
         let filler = FILLERS.iter().find(|(filler, _)| {
             rest.strip_prefix(filler).is_some_and(|after| {
@@ -186,14 +186,14 @@ fn announced(plain: &str, start: usize, end: usize, service: &str) -> Option<Str
             })
         });
         let Some((filler, says)) = filler else { break };
-        is_said |= says;
+        is_stated |= says;
         rest = &rest[filler.len()..];
     }
-    name(rest, service, is_said)
+    name(rest, service, is_stated)
 }
 
 /// The name or number at the beginning of a text.
-fn name(text: &str, service: &str, is_said: bool) -> Option<String> {
+fn name(text: &str, service: &str, is_stated: bool) -> Option<String> {
     match service {
         "qq" => return phone::leading(text).filter(|digits| (5..=12).contains(&digits.len())),
         "whatsapp" | "viber" => return phone::announced(text),
@@ -223,7 +223,7 @@ fn name(text: &str, service: &str, is_said: bool) -> Option<String> {
     let is_last =
         behind.trim_start_matches(' ').starts_with(|c: char| !is_alphanumeric(c) || is_ideograph(c))
             || behind.trim().is_empty();
-    (is_marked || is_said && is_last).then(|| name.to_owned())
+    (is_marked || is_stated && is_last).then(|| name.to_owned())
 }
 
 /// The name in a messenger that a target without a host names, such as `skype:some.name?chat`.

@@ -68,10 +68,10 @@ fn a_comment_shows_what_a_message_does() {
             ("emoji", "1"),
             ("empty", "false"),
             ("phones", "8005551239"),
-            ("disguised_phones", "1"),
+            ("obfuscated_phones", "1"),
             ("addresses", "joe@example.com"),
-            ("disguised_addresses", "1"),
-            ("disguised_links", "1"),
+            ("obfuscated_addresses", "1"),
+            ("obfuscated_links", "1"),
             ("handles", "telegram:some_name"),
             (
                 "links",
@@ -123,8 +123,8 @@ fn other_kinds_show_what_is_theirs() {
         ],
     );
     check(ContentKind::Email, "nobody", &[("address", ""), ("cut_short", "false")]);
-    check(ContentKind::Phone, "0049 (30) 123-45-67", &[("number", "49301234567"), ("disguised", "false")]);
-    check(ContentKind::Phone, "call me", &[("number", ""), ("disguised", "")]);
+    check(ContentKind::Phone, "0049 (30) 123-45-67", &[("number", "49301234567"), ("obfuscated", "false")]);
+    check(ContentKind::Phone, "call me", &[("number", ""), ("obfuscated", "")]);
     check(
         ContentKind::Name,
         "\u{410}nna \u{FF37}hatsApp +49 170 1234567",

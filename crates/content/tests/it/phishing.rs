@@ -78,7 +78,7 @@ fn names_are_claimed_by_others() {
         "netflix",
     );
     check_names("x@example.net", "<img alt=Netflix><a href=https://www.netflix.com/a>See</a>", "", "");
-    check_names("x@example.net", "<p>Hi</p><p>&copy; DHL</p><a href=http://dhl-track.net>", "", "dhl");
+    check_names("x@example.net", "<p>Hi</p><p>&copy; DHL</p><a href=http://dhl-aggregate.net>", "", "dhl");
     check_names("PayPal team, _ <x@example.net>", "<p>Hi", "paypal, paypalteam, team", "");
     check_names("x@mail.dhl.de", "<title>DHL</title>", "", "");
     check_names("x@example.net", "<p>I like Netflix", "", "");

@@ -5,7 +5,7 @@ use content::mail::message::Envelope;
 use crate::story::check;
 
 #[test]
-fn disguises_are_facts_and_the_text_is_undone() {
+fn obfuscations_are_facts_and_the_text_is_undone() {
     check(
         "Subject: F R E E  ca$h\n From: x\nContent-Type: text/plain; charset=utf-8\n\n\
          V\u{456}agra and \u{ff36}\u{ff29}\u{ff21}\u{ff27}\u{ff32}\u{ff21}, v1agra, c\u{336}i\u{336}a\u{336}lis \u{1F600} \u{202E}x\u{202C} hi\u{E0041}\n",
@@ -23,7 +23,7 @@ fn disguises_are_facts_and_the_text_is_undone() {
             ("mail.zero_width", "0"),
             ("mail.emoji", "1"),
             ("mail.subject_emoji", "0"),
-            ("mail.subject_disguised", "true"),
+            ("mail.subject_obfuscated", "true"),
         ],
     );
 }
@@ -40,7 +40,7 @@ fn languages_and_scripts_are_facts() {
             ("mail.language", "rus"),
             ("mail.scripts", "Cyrillic"),
             ("mail.foreign_letter_share", "0"),
-            ("mail.subject_disguised", "false"),
+            ("mail.subject_obfuscated", "false"),
         ],
     );
 }
@@ -55,13 +55,13 @@ fn contacts_are_facts_however_they_are_written() {
         Envelope::default(),
         &[
             ("mail.phones", "8005551239, 8005551238"),
-            ("mail.disguised_phones", "2"),
+            ("mail.obfuscated_phones", "2"),
             ("mail.body_addresses", "joe@example.com"),
-            ("mail.disguised_addresses", "1"),
+            ("mail.obfuscated_addresses", "1"),
             ("mail.handles", "whatsapp:491701234567, telegram:some_name"),
             ("mail.wallets", "btc:1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa"),
             ("mail.card_numbers", "1"),
-            ("mail.disguised_links", "1"),
+            ("mail.obfuscated_links", "1"),
             ("mail.links", "https://wa.me/491701234567, http://evil.example/x"),
         ],
     );

@@ -39,9 +39,9 @@ impl LoggedVersion {
         lost: &[Slot],
     ) -> LoggedVersion {
         // What classifiers said is taken as it was: the journal does not know all that they had learned.
-        let is_said =
+        let is_stated =
             |slot: Slot| pipeline.classifiers.iter().any(|plan| plan.slots().any(|own| own == slot));
-        let is_input = |slot: Slot| usize::from(slot.0) < pipeline.columns.count || is_said(slot);
+        let is_input = |slot: Slot| usize::from(slot.0) < pipeline.columns.count || is_stated(slot);
         let is_made =
             |slot: Slot| pipeline.readings.iter().any(|column| column.slot == slot) && !lost.contains(&slot);
         LoggedVersion::with(pipeline, description, is_input, is_made)

@@ -89,7 +89,7 @@ enum AnswerValue {
 #[derive(Clone, Copy)]
 struct EventAddition {
     time: Time,
-    /// To a track, or to counters of amounts.
+    /// To an aggregate, or to counters of amounts.
     value: Option<i64>,
     /// To a distinct count: how many values were new.
     fresh: u64,

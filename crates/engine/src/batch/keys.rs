@@ -34,7 +34,7 @@ pub(super) struct BatchKeys<'a> {
     id: Option<(&'a str, &'a Secret)>,
     /// The shingles of the rows, by kind.
     kinds: Table<KindPlan, Arc<RowValues<Shingle>>>,
-    /// The values of the rows, for kinds with a track's value or with amounts.
+    /// The values of the rows, for kinds with an aggregate's value or with amounts.
     values: Table<KindPlan, Option<RowValues<i64>>>,
     /// The values that are counted, by distinct count.
     distincts: Table<DistinctPlan, Arc<RowValues<Shingle>>>,
@@ -62,7 +62,7 @@ struct SourceColumns<'a> {
     shingles: &'a RowValues<Shingle>,
     /// The addition of every row, but for values.
     add: Addition,
-    /// The values that rows add to a track, or their amounts.
+    /// The values that rows add to an aggregate, or their amounts.
     values: Option<&'a RowValues<i64>>,
     /// The kind, if some of its counters go up by the values.
     amounts: Option<&'a KindPlan>,
@@ -177,7 +177,7 @@ impl<'a> BatchKeys<'a> {
         &self.times[rows]
     }
 
-    /// The values that rows add to a kind's track, or their amounts.
+    /// The values that rows add to a kind's aggregate, or their amounts.
     pub(super) fn values(&self, kind: TableIndex<KindPlan>) -> Option<&RowValues<i64>> {
         self.values[kind].as_ref()
     }

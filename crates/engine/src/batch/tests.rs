@@ -78,7 +78,7 @@ when = "failed"
 [[statistic]]
 name = "orders"
 keys = ["user", "net", "card_of_user"]
-track = ["first", "last", "count", "sum", "min", "max"]
+aggregate = ["first", "last", "count", "sum", "min", "max"]
 value = "cents"
 decay = ["1h", "1d"]
 keep = "3000d"
@@ -90,7 +90,7 @@ of = "user"
 [[statistic]]
 name = "karma"
 keys = ["karma"]
-track = ["first", "count", "sum"]
+aggregate = ["first", "count", "sum"]
 decay = ["1d"]
 keep = "3000d"
 observe = false
@@ -107,7 +107,7 @@ readings = ["1h", "1d"]
 [[statistic]]
 name = "cards"
 keys = ["card"]
-track = ["last"]
+aggregate = ["last"]
 decay = ["1h"]
 keep = "3000d"
 

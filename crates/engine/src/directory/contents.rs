@@ -41,14 +41,14 @@ struct Contents {
 
 /// A file that once was there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingFile {
     /// Its path in the data directory.
     pub file: &'static str,
     /// The loss that comes with it.
     pub cost: &'static str,
 }
 
-impl std::fmt::Display for Missing {
+impl std::fmt::Display for MissingFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} is missing, and with it {}: restore it from a backup", self.file, self.cost)
     }
@@ -59,14 +59,14 @@ impl Directory {
     ///
     /// # Errors
     /// [`DirectoryError::Damaged`] if the list is, or what the system says.
-    pub(crate) fn missing(&self) -> Result<Vec<Missing>, DirectoryError> {
+    pub(crate) fn missing(&self) -> Result<Vec<MissingFile>, DirectoryError> {
         let known = self.contents()?.unwrap_or_default();
         let listed = LISTED.into_iter().filter(|(file, _)| known.files.contains(*file));
         let exists = |file: &str| self.path.join(file).exists();
-        // Of the register of numbers there is a copy, which is as good.
+        // Of the registry of numbers there is a copy, which is as good.
         let is_there = |file: &str| exists(file) || file == NAMES[0] && exists(NAMES[1]);
         let missing = listed.filter(|(file, _)| !is_there(file));
-        Ok(missing.map(|(file, cost)| Missing { file, cost }).collect())
+        Ok(missing.map(|(file, cost)| MissingFile { file, cost }).collect())
     }
 
     /// Lists the files that are there now.

@@ -24,7 +24,7 @@ use stats::cell_export::{
 };
 use stats::{
     CatalogError, EmbeddedLedger, Evidence, Ledger, LedgerError, LedgerExportReport, LedgerImportReport,
-    LedgerImporter, Measure, MergeState, NumberRegister, NumberedSection, TimelineBucket,
+    LedgerImporter, Measure, MergeState, NumberRegistry, NumberedSection, TimelineBucket,
 };
 
 use super::{Directory, DirectoryError, io_error};
@@ -139,7 +139,7 @@ struct ExchangeHeader<'a> {
     version: u32,
     id: String,
     secret: String,
-    /// The names that its numbers stand for, as the register has them.
+    /// The names that its numbers stand for, as the registry has them.
     names: Vec<String>,
     definitions: Vec<DefinitionLine>,
 }
@@ -371,7 +371,7 @@ impl<R: BufRead> ExchangeReader<R> {
     fn header(
         &mut self,
         secret: &Secret,
-        here: &NumberRegister,
+        here: &NumberRegistry,
     ) -> Result<DecodedHeader, StatisticsExchangeError> {
         let strange = |error: &dyn std::fmt::Display| StatisticsExchangeError::Format(error.to_string());
         match self.next(HEADER_BYTES_MAX) {
@@ -398,7 +398,7 @@ impl<R: BufRead> ExchangeReader<R> {
         if header.secret != secret_check(secret) {
             return Err(StatisticsExchangeError::Secret);
         }
-        let mut there = NumberRegister::default();
+        let mut there = NumberRegistry::default();
         let registered = header.names.iter().try_for_each(|line| there.add_line(line));
         registered.map_err(|error| self.wrong(format!("`names`: {error}")))?;
         let numbers = here.with(&there).map_err(|error| self.wrong(error.to_string()))?;
@@ -470,7 +470,7 @@ struct DecodedHeader {
     id: u64,
     names: std::collections::HashMap<String, usize>,
     /// The numbers here, also of names that are new.
-    numbers: NumberRegister,
+    numbers: NumberRegistry,
     /// The number here of each kind there.
     kinds: std::collections::HashMap<(Space, Kind), Kind>,
     decoder: CellDecoder,
@@ -478,7 +478,7 @@ struct DecodedHeader {
 
 /// The number that a kind of another ledger has here; `None` if nobody knows its name. Where all names have the same numbers,
 /// so have kinds without one.
-fn renumbered(space: Space, kind: Kind, there: &NumberRegister, here: &NumberRegister) -> Option<Kind> {
+fn renumbered(space: Space, kind: Kind, there: &NumberRegistry, here: &NumberRegistry) -> Option<Kind> {
     match allotted_number(space, kind) {
         None => Some(kind),
         Some(_) if there == here => Some(kind),
@@ -634,7 +634,7 @@ impl Directory {
     /// [`StatisticsExchangeError`], and what `each` says.
     pub fn read_statistics(
         &self,
-        here: &NumberRegister,
+        here: &NumberRegistry,
         input: &mut dyn BufRead,
         each: &mut CellBatchSink<'_>,
     ) -> Result<u64, StatisticsExchangeError> {
@@ -794,7 +794,7 @@ fn fill(
 fn write(
     home: &mut dyn ExportableStatistics,
     secret: &Secret,
-    numbers: &NumberRegister,
+    numbers: &NumberRegistry,
     out: &mut dyn Write,
     tell: &mut dyn FnMut(u64),
 ) -> Result<LedgerExportReport, StatisticsExchangeError> {

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use std::sync::Arc;
 
-pub use contents::Missing;
+pub use contents::MissingFile;
 use disk::AtomicFile;
 use event::Secret;
 pub use numbers::NumberAllotment;

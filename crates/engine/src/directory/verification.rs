@@ -9,7 +9,7 @@ use event::{Span, Time};
 use stats::{Ledger, LedgerError};
 use store::LogLosses;
 
-use super::{Directory, DirectoryError, LooseModes, Missing, io_error};
+use super::{Directory, DirectoryError, LooseModes, MissingFile, io_error};
 use crate::EngineOpenError;
 use plan::{Config, Overrides, Plan};
 
@@ -44,7 +44,7 @@ pub struct DirectoryVerification {
     /// Other files that are not as they were written, or cannot be used, and why.
     pub settings: Vec<(PathBuf, String)>,
     /// Files that once were there.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingFile>,
     /// The files that others than the owner can get at: nothing is lost by that.
     pub exposed: LooseModes,
 }

@@ -1,11 +1,11 @@
 //! Feedback about events: weighed by the reporter's standing, limited a day, and revocable.
 //!
-//! A report is a reporter's *word* on one event: a judgement of what it was, or a signal of what was done with it. The
-//! last word of each sort stands: another class replaces the one before, and [`WITHDRAWN`] takes back both. What a word added is taken back by the paired counters of [`stats::Layout`], at the time
-//! of the word, so that every window reads as if only the last word had been said, whatever came in between.
+//! A report is a reporter's *vote* on one event: a judgement of what it was, or a signal of what was done with it. The
+//! last vote of each sort stands: another class replaces the one before, and [`WITHDRAWN`] takes back both. What a vote added is taken back by the paired counters of [`stats::Layout`], at the time
+//! of the vote, so that every window reads as if only the last vote had been said, whatever came in between.
 //!
-//! All that a word changes is one request to the ledger, and so kept or lost together in a crash: the counters, the
-//! reporter's standing, and the word itself, without which it could not be taken back exactly. The words are a track
+//! All that a vote changes is one request to the ledger, and so kept or lost together in a crash: the counters, the
+//! reporter's standing, and the vote itself, without which it could not be taken back exactly. The votes are an aggregate
 //! of their own under keys that are hashes of several things:
 //!
 //! | key | value |
@@ -17,7 +17,7 @@
 //!
 //! A *thing* is what an event shares with its like ([`plan::ReportsPlan::alike`]), or else the event itself.
 //!
-//! What counts of a word is taught to classifiers, too, after it was counted ([`crate::pipeline::trainer`]).
+//! What counts of a vote is taught to classifiers, too, after it was counted ([`crate::pipeline::trainer`]).
 //!
 //! The idea to weigh reporters by whom they agree with is that of the truth evaluation system of Vipul's Razor
 //! (Prakash and O'Donnell, Fighting spam with reputation systems, ACM Queue 3(9), 2005).
@@ -244,7 +244,7 @@ fn count_additions(
     Some(Addition::Counters(added))
 }
 
-/// Returns the sum that a vote of a weight adds to a kind's track, or takes back; `None` for nothing.
+/// Returns the sum that a vote of a weight adds to a kind's aggregate, or takes back; `None` for nothing.
 fn value_addition(plan: &KindPlan, counters: &[String], weight: u8, taken_back: bool) -> Option<i64> {
     let added = counters.iter().filter_map(|text| ValueAddition::parse(text));
     let units = added.filter(|added| added.kind == plan.name).filter_map(|added| added.units(plan.decimals));
@@ -392,7 +392,7 @@ impl Engine {
         let said = said.into();
         let (held, score, prepared) = match JudgedScores::are_held(&prepared.row.pipeline) {
             false => (None, None, prepared),
-            // Before anything is learned of it. What is looked up for that the lesson goes by, too.
+            // Before anything is learned of it. What is looked up for that the example goes by, too.
             true => {
                 let held = self.hold(&prepared.tokens).await;
                 let (score, prepared) = self.score_of(prepared).await?;
@@ -471,7 +471,7 @@ impl Engine {
         Ok((outcome, report.into_iter().collect()))
     }
 
-    /// Puts a word in its place.
+    /// Puts a vote in its place.
     async fn vote_in_slot(
         &self,
         subject: &FeedbackSubject<'_>,
@@ -485,14 +485,15 @@ impl Engine {
             let before = begun.before();
             if before.class == class.map_or(Vote::NO_CLASS, |class| class.tag) {
                 let (weight, standing) = (before.weight, begun.standing());
-                let word = TrainingFeedback {
+                let training = TrainingFeedback {
                     class: class.filter(|_| weight > 0),
                     was: None,
                     by: by.is_some(),
                     again: true,
                 };
-                let tokens =
-                    self.teach(pipeline, subject.tokens, word, subject.time, subject.held.as_ref()).await?;
+                let tokens = self
+                    .teach(pipeline, subject.tokens, training, subject.time, subject.held.as_ref())
+                    .await?;
                 let outcome = FeedbackOutcome {
                     keys: 0,
                     tokens,
@@ -506,14 +507,15 @@ impl Engine {
             }
             if let Some((mut outcome, report)) = begun.write(self).await? {
                 let was = plan.class_of(before.class).filter(|_| before.weight > 0);
-                let word = TrainingFeedback {
+                let training = TrainingFeedback {
                     class: class.filter(|_| outcome.weight > 0),
                     was,
                     by: by.is_some(),
                     again: false,
                 };
-                outcome.tokens =
-                    self.teach(pipeline, subject.tokens, word, subject.time, subject.held.as_ref()).await?;
+                outcome.tokens = self
+                    .teach(pipeline, subject.tokens, training, subject.time, subject.held.as_ref())
+                    .await?;
                 return Ok((outcome, report));
             }
         }
@@ -622,7 +624,7 @@ impl<'a> PendingVote<'a> {
         self.by.map(|shingle| reporter_key(self.subject.pipeline, shingle))
     }
 
-    /// Reads the word that stands, the reporter's statistics, and who else has spoken.
+    /// Reads the vote that stands, the reporter's statistics, and who else has spoken.
     async fn read(&mut self, engine: &Engine) -> Result<(), LedgerError> {
         let voices = self.voters.iter().flat_map(|voices| voices.keys.iter().copied());
         let keys = [self.vote].into_iter().chain(voices).chain(self.reporter());
@@ -661,7 +663,7 @@ impl<'a> PendingVote<'a> {
             Some(_) if !limited => standing.weight(self.plan),
             _ => 0,
         };
-        let Some(word) = before.next(self.class.map_or(Vote::NO_CLASS, |class| class.tag), time, weight)
+        let Some(vote) = before.next(self.class.map_or(Vote::NO_CLASS, |class| class.tag), time, weight)
         else {
             return Err(FeedbackError::Busy);
         };
@@ -669,14 +671,14 @@ impl<'a> PendingVote<'a> {
         let mut observations = Vec::new();
         let counters = self.class.map_or(&[][..], |class| &class.counters[..]);
         let target = VoteTarget { pipeline, secret: &engine.secret, keys, amounts };
-        observations.extend(target.counted(counters, (weight, word.time()), false));
+        observations.extend(target.counted(counters, (weight, vote.time()), false));
         let added = observations.len();
         if let Some(class) = replaced {
             let of = (before.weight, before.time());
             observations.extend(target.counted(&class.counters, of, true));
         }
         let value = |key, value: i64| Observation { key, time: now, add: Addition::Value(Some(value)) };
-        observations.push(value(self.vote, word.pack()));
+        observations.push(value(self.vote, vote.pack()));
         if let Some(reporter) = self.reporter() {
             let reversed = replaced.is_some_and(|class| class.side.is_some());
             let own = standing::counts(self.class, limited, reversed);
@@ -695,7 +697,7 @@ impl<'a> PendingVote<'a> {
                 }),
             });
         }
-        let mark = keys::once(pipeline, &engine.secret, "report", &format!("{}\0{}", self.name, word.number));
+        let mark = keys::once(pipeline, &engine.secret, "report", &format!("{}\0{}", self.name, vote.number));
         let request = ObserveRequest {
             once: Some(DedupeMark { key: mark, time: now }),
             origin: Origin::Report,
@@ -713,7 +715,7 @@ impl<'a> PendingVote<'a> {
                 .filter(|class| class.sort != FeedbackKind::Retraction)
                 .map(|class| class.name.clone()),
             signal: self.place == VoteSlot::Signal,
-            time: word.time(),
+            time: vote.time(),
             by: self.by,
             weight,
             limited,
@@ -751,7 +753,7 @@ fn keys_of(pipeline: &Pipeline, row: &DecisionRow) -> Vec<Key> {
     row.keys.iter().filter_map(key).collect()
 }
 
-/// The greatest value that was added to a key of words.
+/// The greatest value that was added to a key of votes.
 pub(crate) fn greatest(reading: &Reading) -> Option<i64> {
     // Columns are in the order count, greatest.
     match AggregateColumn::Max.value(reading.sum(0, 1)) {

@@ -1,7 +1,7 @@
-//! Ids of decisions that go out into the world, and come back in reports.
+//! Ids of decisions that are sent out, and come back in reports.
 //!
 //! Whoever can name a decision can report on it, and ids can be guessed: they rise with time. So what is written into a
-//! message is a ticket, the id and 64 bits of a keyed hash of it (SipHash-1-3 under the data directory's secret, like every
+//! message is a signed id, the id and 64 bits of a keyed hash of it (SipHash-1-3 under the data directory's secret, like every
 //! shingle). Nobody without the secret makes one, short of trying some 2^63; one that was given out for a message can be
 //! used again by whoever has the message, which is whom it is for.
 
@@ -9,7 +9,7 @@ use journal::RecordId;
 
 use crate::Engine;
 
-/// The header field in which a message carries its ticket.
+/// The header field in which a message carries its signed id.
 pub const ID_FIELD: &str = "X-Tollhouse-Id";
 
 impl Engine {
@@ -19,10 +19,10 @@ impl Engine {
         format!("{id}-{}", RecordId(self.seal(id)))
     }
 
-    /// The decision of a ticket that this data directory's node has made; `None` for any other text. White space
+    /// The decision of a signed id that this data directory's node has made; `None` for any other text. White space
     /// around it is allowed. Whether the decision is still in the journal is another question.
-    pub fn decision_of(&self, ticket: &str) -> Option<RecordId> {
-        let (id, seal) = ticket.trim().split_once('-')?;
+    pub fn decision_of(&self, signed_id: &str) -> Option<RecordId> {
+        let (id, seal) = signed_id.trim().split_once('-')?;
         let (id, seal): (RecordId, RecordId) = (id.parse().ok()?, seal.parse().ok()?);
         (self.seal(id) == seal.0).then_some(id)
     }

@@ -83,7 +83,7 @@ pub(super) struct VoterKeys {
 
 /// The change that a vote makes.
 pub(super) enum VoteEffect {
-    /// A value at a key of words.
+    /// A value at a key of votes.
     Voice(Option<i64>),
     /// A reporter, of whom another thinks the same or the contrary. Its key is not that given.
     Judged { who: Shingle, agreed: bool },

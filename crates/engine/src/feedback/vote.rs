@@ -5,8 +5,8 @@ use event::{Span, Time};
 use plan::CLASS_TAG_BITS;
 use plan::WEIGHT_MAX;
 
-/// A word. Packed, from the highest bits down: sign 0, number 12, seconds since 1970 36, class 12, weight 3. So the
-/// latest word is the greatest, which is what a track keeps of it.
+/// A vote. Packed, from the highest bits down: sign 0, number 12, seconds since 1970 36, class 12, weight 3. So the
+/// latest vote is the greatest, which is what an aggregate keeps of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Vote {
     /// The number of votes that came before, with this one; 0 for none.
@@ -29,7 +29,7 @@ impl Vote {
     /// The tag of no class: nothing was said, or it was taken back.
     pub(super) const NO_CLASS: u16 = 0;
 
-    /// The word after this one; `None` if there were too many.
+    /// The vote after this one; `None` if there were too many.
     pub(super) fn next(self, class: u16, time: Time, weight: u8) -> Option<Vote> {
         let number = self.number.checked_add(1).filter(|number| *number < 1 << NUMBER_BITS)?;
         let seconds = time.bucket(Span::seconds(1)).clamp(0, (1 << SECONDS_BITS) - 1);
@@ -76,12 +76,12 @@ mod tests {
             number in 0u16..4096, seconds in 0u64..1 << 36, class in 0u16..4096, weight in 0u8..8,
             next in 0u16..4096, time in 0i64..1 << 55,
         ) {
-            let word = Vote { number, seconds, class, weight };
-            prop_assert_eq!(Vote::unpack(word.pack()), word);
-            let after = word.next(next, Time(time), 1);
+            let vote = Vote { number, seconds, class, weight };
+            prop_assert_eq!(Vote::unpack(vote.pack()), vote);
+            let after = vote.next(next, Time(time), 1);
             prop_assert_eq!(after.is_some(), number < 4095);
             if let Some(after) = after {
-                prop_assert!(after.pack() > word.pack() && word.pack() >= 0);
+                prop_assert!(after.pack() > vote.pack() && vote.pack() >= 0);
                 prop_assert_eq!(Vote::unpack(after.pack()), after);
                 prop_assert_eq!(after.time().bucket(Span::seconds(10)), Time(time).bucket(Span::seconds(10)));
             }

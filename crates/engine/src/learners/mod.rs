@@ -1,18 +1,18 @@
 //! Linear learners: one for `runs` and one for `site_runs` of each classifier, in memory, and all of them in `learners.bin`.
 //!
 //! ```text
-//! lesson that the ledger has taken in ─► learner ─► every minute, and at the end ─► learners.bin
+//! example that the ledger has taken in ─► learner ─► every minute, and at the end ─► learners.bin
 //!                                   └─► learners.N.log, until then
 //! ```
 //!
-//! The ledger knows what each event has taught, and a learner follows it. A killed process loses no lesson that was answered.
+//! The ledger knows what each event has taught, and a learner follows it. A killed process loses no example that was answered.
 //! A power failure may lose those of the last seconds: such an event is learned again when it is taught once more. Nodes of a cluster
-//! share theirs: lessons are then learned in the order of a stream that all of them read.
+//! share theirs: examples are then learned in the order of a stream that all of them read.
 
-mod lesson_log;
-mod register;
 mod shared;
 mod successor;
+mod training_log;
+mod training_streams;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,15 +27,17 @@ use plan::{ClassifierPlan, LinearView, Pipeline, TrainingLabel};
 use crate::directory::{Directory, DirectoryError, io_error, read_sealed};
 use crate::pipeline::classifiers::TokenKeys;
 use crate::pipeline::keys::PreparedEvent;
-use lesson_log::{LOG_BYTES_MAX, LOG_BYTES_MOST, Lesson, LessonLog, LessonQueue, StoredLessons};
-pub use register::{
-    LessonBounds, LessonId, LessonPage, LessonPosition, LessonReceipt, LessonRegister, ModelSnapshot,
-    SharedLesson, SharedModelName, SnapshotStream,
-};
 pub use shared::SharedModelState;
 use shared::{SharedModels, learn_in_turn};
 pub(crate) use successor::SuccessorModels;
-pub use successor::{LessonCounts, RelearnError};
+pub use successor::{RelearnError, TrainingCounts};
+use training_log::{
+    ExampleQueue, LOG_BYTES_MAX, LOG_BYTES_MOST, StoredExamples, TrainingExample, TrainingLog,
+};
+pub use training_streams::{
+    ExampleId, ExamplePage, ExamplePosition, ExampleReceipt, ModelSnapshot, SharedExample, SharedModelName,
+    SnapshotStream, TrainingBounds, TrainingStreams,
+};
 
 /// Largest file that is read: tens of learners.
 const BYTES_MAX: u64 = 1 << 30;
@@ -101,15 +103,15 @@ pub(crate) struct StoredLearners {
     /// The number of times that they were written.
     number: u64,
     learners: BTreeMap<LearnerName, StoredLearner>,
-    /// The lessons since.
-    lessons: StoredLessons,
+    /// The examples since.
+    examples: StoredExamples,
 }
 
 /// A learner as it was stored, and its place in the stream that nodes share.
 #[derive(Debug)]
 struct StoredLearner {
     learner: LinearLearner,
-    position: LessonPosition,
+    position: ExamplePosition,
 }
 
 type NamedLearners = BTreeMap<LearnerName, Arc<LinearLearner>>;
@@ -133,7 +135,7 @@ pub(crate) struct LinearLearners {
 struct LearnerFiles {
     directory: PathBuf,
     path: PathBuf,
-    log: LessonLog,
+    log: TrainingLog,
     /// Held while the learners are written.
     writing: Mutex<()>,
 }
@@ -144,7 +146,7 @@ impl Directory {
         self.path().join("learners.bin")
     }
 
-    /// Reads the learners, and the lessons since they were written.
+    /// Reads the learners, and the examples since they were written.
     pub(crate) fn stored_learners(&self) -> Result<StoredLearners, DirectoryError> {
         let path = self.learners_path();
         let lost = "classifiers then say what their counts say, until they are taught again";
@@ -155,7 +157,7 @@ impl Directory {
                 why: format!("it has no learners in it; {lost}"),
             })?,
         };
-        stored.lessons = lesson_log::read(self.path(), stored.number).map_err(io_error(&path))?;
+        stored.examples = training_log::read(self.path(), stored.number).map_err(io_error(&path))?;
         Ok(stored)
     }
 }
@@ -175,7 +177,7 @@ impl StoredLearners {
                 (*part, rest) = (u64::from_le_bytes(*bytes), next);
             }
             let [number, sender, of_sender] = place;
-            let position = LessonPosition { number, id: LessonId { sender, number: of_sender } };
+            let position = ExamplePosition { number, id: ExampleId { sender, number: of_sender } };
             let (length, rest) = rest.split_first_chunk()?;
             let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
             let (own, rest) = rest.split_at_checked(length)?;
@@ -186,18 +188,18 @@ impl StoredLearners {
         Some(StoredLearners {
             number: u64::from_le_bytes(*number),
             learners,
-            lessons: StoredLessons::default(),
+            examples: StoredExamples::default(),
         })
     }
 
-    /// Logs with lessons that cannot be read, and why.
+    /// Logs with examples that cannot be read, and why.
     pub(crate) fn damaged_logs(&self) -> &[(PathBuf, String)] {
-        &self.lessons.damaged
+        &self.examples.damaged
     }
 }
 
 impl LinearLearners {
-    /// The learners of a data directory, with what was learned since they were written. Where they are shared, lessons that may not be
+    /// The learners of a data directory, with what was learned since they were written. Where they are shared, examples that may not be
     /// in the stream yet wait.
     ///
     /// # Errors
@@ -207,17 +209,17 @@ impl LinearLearners {
         stored: StoredLearners,
         is_shared: bool,
     ) -> Result<LinearLearners, DirectoryError> {
-        let StoredLearners { number, learners, lessons: StoredLessons { lessons, .. } } = stored;
+        let StoredLearners { number, learners, examples: StoredExamples { examples, .. } } = stored;
         let path = directory.learners_path();
         let directory = directory.path().to_owned();
         // Logs that are there already stay as they are until the learners are written.
-        let last = lesson_log::last(&directory).map_err(io_error(&path))?;
-        let log = LessonLog::new(&directory, number.max(last.map_or(0, |last| last + 1)));
+        let last = training_log::last(&directory).map_err(io_error(&path))?;
+        let log = TrainingLog::new(&directory, number.max(last.map_or(0, |last| last + 1)));
         let positions = learners.iter().map(|(name, stored)| (*name, stored.position)).collect();
         let learners = learners.into_iter().map(|(name, stored)| (name, Arc::new(stored.learner)));
-        let is_changed = AtomicBool::new(!lessons.is_empty());
-        let (own, shared): (Vec<Lesson>, Vec<Lesson>) =
-            lessons.into_iter().partition(|lesson| !is_shared || lesson.id == LessonId::default());
+        let is_changed = AtomicBool::new(!examples.is_empty());
+        let (own, shared): (Vec<TrainingExample>, Vec<TrainingExample>) =
+            examples.into_iter().partition(|example| !is_shared || example.id == ExampleId::default());
         let draw = |error: getrandom::Error| io_error(&path)(std::io::Error::other(error.to_string()));
         let shared = is_shared.then(|| SharedModels::new(positions, shared)).transpose().map_err(draw)?;
         let learners = LinearLearners {
@@ -227,7 +229,7 @@ impl LinearLearners {
             files: Some(LearnerFiles { directory, path, log, writing: Mutex::default() }),
             ..LinearLearners::default()
         };
-        own.iter().for_each(|lesson| learners.learn(lesson));
+        own.iter().for_each(|example| learners.learn(example));
         Ok(learners)
     }
 
@@ -259,7 +261,7 @@ impl LinearLearners {
         self.learners.read().get(&name).map(Arc::clone)
     }
 
-    /// Learns what the ledger has taken in: an event that taught one label before teaches another now. A lesson is logged when
+    /// Learns what the ledger has taken in: an event that taught one label before teaches another now. An example is logged when
     /// this returns. One that the ledger lost in a crash, and takes in again, is not learned twice.
     pub(crate) fn teach(&self, tokens: &TokenKeys, before: TrainingLabel, now: TrainingLabel) {
         // First, so that what is learned just as they are put in the place of these is in one or the other.
@@ -269,32 +271,32 @@ impl LinearLearners {
         for (view, features) in &tokens.features {
             let learner = LearnerName::new(&tokens.event, *view);
             let event = tokens.event.shingle.0;
-            // Shared ones see to that in the order of their stream, which lessons that wait come before.
+            // Shared ones see to that in the order of their stream, which examples that wait come before.
             let is_new = || before != TrainingLabel::Forget || !self.holds(learner, event, now);
             if self.shared.is_some() || is_new() {
-                let id = LessonId::default();
-                self.take(&Lesson { learner, id, event, before, now, features: features.clone() });
+                let id = ExampleId::default();
+                self.take(&TrainingExample { learner, id, event, before, now, features: features.clone() });
             }
         }
     }
 
-    /// Learns a lesson and logs it; one that nodes share is learned once it comes in the stream.
-    fn take(&self, lesson: &Lesson) {
-        let Some(LearnerFiles { log, .. }) = &self.files else { return self.learn(lesson) };
+    /// Learns an example and logs it; one that nodes share is learned once it comes in the stream.
+    fn take(&self, example: &TrainingExample) {
+        let Some(LearnerFiles { log, .. }) = &self.files else { return self.learn(example) };
         {
             let mut queue = log.queue.lock();
             match &self.shared {
                 None => {
-                    self.learn(lesson);
-                    queue.push(lesson);
+                    self.learn(example);
+                    queue.push(example);
                 }
-                Some(shared) if !shared.wait(lesson, &mut queue) => return,
+                Some(shared) if !shared.wait(example, &mut queue) => return,
                 Some(_) => {}
             }
         }
         self.is_changed.store(true, Ordering::Relaxed);
         if let Err(error) = log.write() {
-            tracing::error!(%error, "lessons of linear models cannot be logged: until the next minute a killed process loses them");
+            tracing::error!(%error, "training examples of linear models cannot be logged: until the next minute a killed process loses them");
         }
         // Where nobody keeps house, as in a command that learns a folder.
         if log.bytes() > LOG_BYTES_MOST
@@ -308,12 +310,12 @@ impl LinearLearners {
         self.known(name).zip(example_label(label)).is_some_and(|(learner, label)| learner.holds(event, label))
     }
 
-    fn learn(&self, lesson: &Lesson) {
-        let Lesson { learner, id, event, before, now, features } = lesson;
+    fn learn(&self, example: &TrainingExample) {
+        let TrainingExample { learner, id, event, before, now, features } = example;
         let learner = self.learner(*learner);
-        if *id != LessonId::default() {
+        if *id != ExampleId::default() {
             // Of a node that shared it: the stream may have brought it already.
-            return learn_in_turn(&learner, lesson);
+            return learn_in_turn(&learner, example);
         }
         if let Some(label) = example_label(*before) {
             learner.forget(*event, features, label);
@@ -327,7 +329,7 @@ impl LinearLearners {
     /// of the label, and does not hold this one. Of a classifier for each key the ledger counts a key's events, and the learner has
     /// those of all keys: there it learns what it has certainly not learned.
     pub(crate) fn catch_up(&self, tokens: &TokenKeys, label: TrainingLabel, learned: i64) {
-        let Some(example) = example_label(label) else { return };
+        let Some(class) = example_label(label) else { return };
         let is_behind = |view: LinearView| {
             let name = LearnerName::new(&tokens.event, view);
             // One that lags learns what is under way without being told again.
@@ -335,8 +337,8 @@ impl LinearLearners {
                 return false;
             }
             self.known(name).is_none_or(|learner| match tokens.owner {
-                None => i64::try_from(learner.learned()[example as usize]).unwrap_or(i64::MAX) < learned,
-                Some(_) => learner.lacks(tokens.event.shingle.0, example),
+                None => i64::try_from(learner.learned()[class as usize]).unwrap_or(i64::MAX) < learned,
+                Some(_) => learner.lacks(tokens.event.shingle.0, class),
             })
         };
         if tokens.features.iter().any(|(view, _)| is_behind(*view)) {
@@ -344,30 +346,30 @@ impl LinearLearners {
         }
     }
 
-    /// The lessons of the learners that others are to take the place of, and those of the others.
-    pub(crate) fn lessons_of_both(&self, successor: &SuccessorModels) -> [LessonCounts; 2] {
+    /// The examples of the learners that others are to take the place of, and those of the others.
+    pub(crate) fn examples_of_both(&self, successor: &SuccessorModels) -> [TrainingCounts; 2] {
         let names: Vec<_> = successor.learners().learners.read().keys().copied().collect();
-        [self, successor.learners()].map(|learners| learners.lessons_of(names.iter().copied()))
+        [self, successor.learners()].map(|learners| learners.examples_of(names.iter().copied()))
     }
 
-    fn lessons_of(&self, names: impl Iterator<Item = LearnerName>) -> LessonCounts {
-        names.filter_map(|name| self.known(name)).fold(LessonCounts::default(), |sum, learner| {
+    fn examples_of(&self, names: impl Iterator<Item = LearnerName>) -> TrainingCounts {
+        names.filter_map(|name| self.known(name)).fold(TrainingCounts::default(), |sum, learner| {
             let [good, bad] = learner.learned();
-            LessonCounts { good: sum.good + good, bad: sum.bad + bad }
+            TrainingCounts { good: sum.good + good, bad: sum.bad + bad }
         })
     }
 
-    /// The lessons of one of a classifier's learners.
+    /// The examples of one of a classifier's learners.
     pub(crate) fn learned(
         &self,
         pipeline: &Pipeline,
         plan: &ClassifierPlan,
         view: LinearView,
-    ) -> LessonCounts {
+    ) -> TrainingCounts {
         let name = LearnerName { space: pipeline.space.0, classifier: plan.kind.0, view };
         let learned = self.known(name).map(|learner| learner.learned());
         let [good, bad] = learned.unwrap_or_default();
-        LessonCounts { good, bad }
+        TrainingCounts { good, bad }
     }
 
     /// Learners of a pipeline's classifiers that have learned nothing yet. They learn what these learn from now on, as long as they
@@ -394,16 +396,16 @@ impl LinearLearners {
     pub(crate) fn put(
         &self,
         successor: &SuccessorModels,
-        register: Option<&dyn LessonRegister>,
+        streams: Option<&dyn TrainingStreams>,
     ) -> Result<(), RelearnError> {
         let made = successor.learners().learners.read().clone();
-        match self.shared.as_ref().zip(register) {
+        match self.shared.as_ref().zip(streams) {
             None => {
                 self.write(made)?;
             }
-            Some((shared, register)) => {
+            Some((shared, streams)) => {
                 for (name, learner) in made {
-                    self.publish(shared, register, name, learner).map_err(RelearnError::Shared)?;
+                    self.publish(shared, streams, name, learner).map_err(RelearnError::Shared)?;
                 }
                 self.is_changed.store(true, Ordering::Relaxed);
                 if let Err(error) = self.save() {
@@ -415,7 +417,7 @@ impl LinearLearners {
         Ok(())
     }
 
-    /// Returns true if so many lessons wait for other nodes that who teaches should send them.
+    /// Returns true if so many examples wait for other nodes that who teaches should send them.
     pub(crate) fn is_crowded(&self) -> bool {
         self.shared.as_ref().is_some_and(SharedModels::is_crowded)
     }
@@ -425,7 +427,7 @@ impl LinearLearners {
         self.shared.as_ref().map(SharedModels::states).unwrap_or_default()
     }
 
-    /// Writes what has changed, in every sixth round of housekeeping, or when the log of lessons is long.
+    /// Writes what has changed, in every sixth round of housekeeping, or when the log of examples is long.
     pub(crate) fn maintain(&self) -> Result<(), DirectoryError> {
         let is_due = self.rounds.fetch_add(1, Ordering::Relaxed) % ROUNDS == ROUNDS - 1;
         let is_long = self.files.as_ref().is_some_and(|files| files.log.bytes() > LOG_BYTES_MAX);
@@ -451,7 +453,7 @@ impl LinearLearners {
         }
         let (number, learners) = log.turn(|queue| self.encode(queue, &successors));
         let bytes = [&number.to_le_bytes()[..], &learners].concat();
-        // Lessons that wait are in the new log before the old ones go.
+        // Examples that wait are in the new log before the old ones go.
         let written = log.write().and_then(|()| disk::replace(path, &disk::seal(&bytes)));
         written.map_err(|error| {
             self.is_changed.store(true, Ordering::Relaxed);
@@ -459,14 +461,14 @@ impl LinearLearners {
         })?;
         self.learners.write().extend(successors);
         // Nobody reads the logs before that of the learners as they are now.
-        if let Err(error) = lesson_log::forget_before(directory, number) {
-            tracing::warn!(%error, "old logs of lessons cannot be removed, until linear models are written again");
+        if let Err(error) = training_log::forget_before(directory, number) {
+            tracing::warn!(%error, "old logs of examples cannot be removed, until linear models are written again");
         }
         Ok(())
     }
 
-    /// The bytes of all learners; lessons that wait for other nodes go into the log behind them.
-    fn encode(&self, queue: &mut LessonQueue, successors: &NamedLearners) -> Vec<u8> {
+    /// The bytes of all learners; examples that wait for other nodes go into the log behind them.
+    fn encode(&self, queue: &mut ExampleQueue, successors: &NamedLearners) -> Vec<u8> {
         let mut bytes = Vec::new();
         if let Some(shared) = &self.shared {
             shared.log_waiting(queue);

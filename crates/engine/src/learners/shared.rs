@@ -1,17 +1,17 @@
-//! Linear models that all nodes of a cluster share: one stream of lessons for each, in one order.
+//! Linear models that all nodes of a cluster share: one stream of training examples for each, in one order.
 //!
 //! ```text
-//! taught here ─► log, before it is answered ─► waits ─► register: behind the others ─► stream
-//! stream ─► every node, this one included, learns each lesson in the stream's order ─► the same model everywhere
-//!      └─► now and then one node, which has the lease, puts a snapshot beside it; lessons before that are cut off
+//! taught here ─► log, before it is answered ─► waits ─► streams: behind the others ─► stream
+//! stream ─► every node, this one included, learns each example in the stream's order ─► the same model everywhere
+//!      └─► now and then one node, which has the lease, puts a snapshot beside it; examples before that are cut off
 //! ```
 //!
-//! A learner is exact arithmetic on its lessons in their order, so nodes that have learned the same part of a stream have the same
-//! weights to the last bit. That is why lessons are shared, and not averages of weights: these would follow neither counts nor labels,
-//! and could not say which lessons are in them.
+//! A learner is exact arithmetic on its examples in their order, so nodes that have learned the same part of a stream have the same
+//! weights to the last bit. That is why examples are shared, and not averages of weights: these would follow neither counts nor labels,
+//! and could not say which examples are in them.
 //!
-//! A lesson has an identity. One that is sent again, as after a kill or a lost answer, is in the stream once. A place in the stream
-//! is a number and the identity of the lesson there, so a node notices when a failover has forgotten lessons that it has learned; it
+//! An example has an identity. One that is sent again, as after a kill or a lost answer, is in the stream once. A place in the stream
+//! is a number and the identity of the example there, so a node notices when a failover has forgotten examples that it has learned; it
 //! then begins with the snapshot again.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -21,22 +21,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use judge::{ExampleLabel, LinearLearner};
 use parking_lot::Mutex;
 
-use super::lesson_log::{Lesson, LessonQueue};
-use super::register::{
-    LessonId, LessonPage, LessonPosition, LessonRegister, ModelSnapshot, SharedLesson, SnapshotStream,
+use super::training_log::{ExampleQueue, TrainingExample};
+use super::training_streams::{
+    ExampleId, ExamplePage, ExamplePosition, ModelSnapshot, SharedExample, SnapshotStream, TrainingStreams,
 };
 use super::{LearnerName, LinearLearners, example_label};
 
-/// The form of lessons in a stream: one of a later release is not learned wrongly.
-const LESSON_FORM: u8 = 1;
+/// The form of examples in a stream: one of a later release is not learned wrongly.
+const EXAMPLE_FORM: u8 = 1;
 /// The start of a snapshot.
 const SNAPSHOT_MAGIC: &[u8; 8] = b"thmodel1";
-/// Most lessons and bytes that are sent at once.
+/// Most examples and bytes that are sent at once.
 const SENT_MAX: usize = 64;
 const SENT_BYTES_MAX: usize = 512 << 10;
-/// Most bytes of lessons that wait, as they are in memory; what is taught beyond has the counts alone.
+/// Most bytes of examples that wait, as they are in memory; what is taught beyond has the counts alone.
 const WAITING_BYTES_MAX: usize = 48 << 20;
-/// Bytes of waiting lessons from which who teaches sends them, as in a command where nobody else does.
+/// Bytes of waiting examples from which who teaches sends them, as in a command where nobody else does.
 const WAITING_BYTES_MANY: usize = 8 << 20;
 /// The number of times that a node asks for another snapshot while it can take none.
 const ASKED_MAX: u32 = 3;
@@ -46,26 +46,26 @@ const ROUNDS_MAX: usize = 200;
 /// The state of a model that nodes share, for people and metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SharedModelState {
-    /// The lesson of the stream up to which it has learned.
+    /// The example of the stream up to which it has learned.
     pub version: u64,
-    /// The last lesson of the stream, as it was last seen.
+    /// The last example of the stream, as it was last seen.
     pub head: u64,
-    /// Lessons that were taught here and are not known to be in the stream.
+    /// Examples that were taught here and are not known to be in the stream.
     pub waiting: u64,
-    /// Lessons that were taught here while too many waited: counts have them, the model has not.
+    /// Examples that were taught here while too many waited: counts have them, the model has not.
     pub dropped: u64,
-    /// The last lesson in the snapshot that it knows of.
+    /// The last example in the snapshot that it knows of.
     pub snapshot: u64,
 }
 
-/// The side of a node in the exchange of lessons.
+/// The side of a node in the exchange of examples.
 #[derive(Debug)]
 pub(super) struct SharedModels {
-    /// The sender of lessons that are taught from now on.
+    /// The sender of examples that are taught from now on.
     sender: u64,
     numbers: AtomicU64,
     models: Mutex<BTreeMap<LearnerName, SharedModel>>,
-    /// Taken by the one that exchanges lessons; nobody waits for it but who ends.
+    /// Taken by the one that exchanges examples; nobody waits for it but who ends.
     exchanging: Mutex<()>,
     /// True if the last exchange failed.
     is_away: AtomicBool,
@@ -74,8 +74,8 @@ pub(super) struct SharedModels {
 #[derive(Debug, Default)]
 struct SharedModel {
     /// The place in the stream up to which the learner has learned.
-    position: LessonPosition,
-    waiting: VecDeque<Lesson>,
+    position: ExamplePosition,
+    waiting: VecDeque<TrainingExample>,
     waiting_bytes: usize,
     state: SharedModelState,
     /// The last snapshot that could not be taken, by its lease, and how often another one was asked for since one could.
@@ -84,12 +84,12 @@ struct SharedModel {
 }
 
 impl SharedModels {
-    /// The side of a node whose learners are at these places, with the lessons that it has logged and may not have sent.
+    /// The side of a node whose learners are at these places, with the examples that it has logged and may not have sent.
     pub(super) fn new(
-        positions: BTreeMap<LearnerName, LessonPosition>,
-        logged: Vec<Lesson>,
+        positions: BTreeMap<LearnerName, ExamplePosition>,
+        logged: Vec<TrainingExample>,
     ) -> Result<SharedModels, getrandom::Error> {
-        let of = |(name, position): (LearnerName, LessonPosition)| {
+        let of = |(name, position): (LearnerName, ExamplePosition)| {
             let state = SharedModelState {
                 version: position.number,
                 head: position.number,
@@ -98,13 +98,13 @@ impl SharedModels {
             (name, SharedModel { position, state, ..SharedModel::default() })
         };
         let mut models: BTreeMap<LearnerName, SharedModel> = positions.into_iter().map(of).collect();
-        // A crash while learners were written leaves a lesson in two logs.
+        // A crash while learners were written leaves an example in two logs.
         let mut seen = BTreeSet::new();
-        for lesson in logged.into_iter().filter(|lesson| seen.insert((lesson.learner, lesson.id))) {
-            models.entry(lesson.learner).or_default().push(lesson);
+        for example in logged.into_iter().filter(|example| seen.insert((example.learner, example.id))) {
+            models.entry(example.learner).or_default().push(example);
         }
         Ok(SharedModels {
-            // Zero is for lessons that nobody shares.
+            // Zero is for examples that nobody shares.
             sender: getrandom::u64()?.max(1),
             numbers: AtomicU64::new(1),
             models: Mutex::new(models),
@@ -113,26 +113,26 @@ impl SharedModels {
         })
     }
 
-    fn next_id(&self) -> LessonId {
-        LessonId { sender: self.sender, number: self.numbers.fetch_add(1, Ordering::Relaxed) }
+    fn next_id(&self) -> ExampleId {
+        ExampleId { sender: self.sender, number: self.numbers.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// Puts a lesson that is taught here behind those that wait, and into the log; returns false if too many wait.
-    pub(super) fn wait(&self, lesson: &Lesson, queue: &mut LessonQueue) -> bool {
+    /// Puts an example that is taught here behind those that wait, and into the log; returns false if too many wait.
+    pub(super) fn wait(&self, example: &TrainingExample, queue: &mut ExampleQueue) -> bool {
         let mut models = self.models.lock();
         let waiting: usize = models.values().map(|model| model.waiting_bytes).sum();
-        let model = models.entry(lesson.learner).or_default();
+        let model = models.entry(example.learner).or_default();
         if waiting > WAITING_BYTES_MAX {
             model.state.dropped += 1;
             return false;
         }
-        let lesson = Lesson { id: self.next_id(), ..lesson.clone() };
-        queue.push(&lesson);
-        model.push(lesson);
+        let example = TrainingExample { id: self.next_id(), ..example.clone() };
+        queue.push(&example);
+        model.push(example);
         true
     }
 
-    /// Returns true if so much waits that who teaches should send it, and the register was there the last time.
+    /// Returns true if so much waits that who teaches should send it, and the streams could be asked the last time.
     pub(super) fn is_crowded(&self) -> bool {
         let waiting = || self.models.lock().values().map(|model| model.waiting_bytes).sum::<usize>();
         !self.is_away.load(Ordering::Relaxed) && waiting() > WAITING_BYTES_MANY
@@ -146,15 +146,15 @@ impl SharedModels {
         !self.is_away.load(Ordering::Relaxed) && models.get(&name).is_some_and(is_level)
     }
 
-    /// Puts all lessons that wait into a log.
-    pub(super) fn log_waiting(&self, queue: &mut LessonQueue) {
-        for lesson in self.models.lock().values().flat_map(|model| &model.waiting) {
-            queue.push(lesson);
+    /// Puts all examples that wait into a log.
+    pub(super) fn log_waiting(&self, queue: &mut ExampleQueue) {
+        for example in self.models.lock().values().flat_map(|model| &model.waiting) {
+            queue.push(example);
         }
     }
 
     /// The place of a learner in its stream.
-    pub(super) fn position(&self, name: LearnerName) -> LessonPosition {
+    pub(super) fn position(&self, name: LearnerName) -> ExamplePosition {
         self.models.lock().get(&name).map(|model| model.position).unwrap_or_default()
     }
 
@@ -163,42 +163,42 @@ impl SharedModels {
         self.models.lock().iter().map(|(name, model)| (*name, model.state.clone())).collect()
     }
 
-    /// The first lessons that wait, of one sender.
-    fn first_waiting(&self, name: LearnerName) -> Vec<SharedLesson> {
+    /// The first examples that wait, of one sender.
+    fn first_waiting(&self, name: LearnerName) -> Vec<SharedExample> {
         let models = self.models.lock();
         let waiting = models.get(&name).map(|model| model.waiting.iter()).into_iter().flatten();
-        let mut lessons: Vec<SharedLesson> = Vec::new();
+        let mut examples: Vec<SharedExample> = Vec::new();
         let mut bytes = 0;
-        for lesson in waiting.take(SENT_MAX) {
-            let content = encode(lesson);
+        for example in waiting.take(SENT_MAX) {
+            let content = encode(example);
             bytes += content.len();
-            let is_other = lessons.first().is_some_and(|first| first.id.sender != lesson.id.sender);
-            if is_other || (bytes > SENT_BYTES_MAX && !lessons.is_empty()) {
+            let is_other = examples.first().is_some_and(|first| first.id.sender != example.id.sender);
+            if is_other || (bytes > SENT_BYTES_MAX && !examples.is_empty()) {
                 break;
             }
-            lessons.push(SharedLesson { id: lesson.id, bytes: content });
+            examples.push(SharedExample { id: example.id, bytes: content });
         }
-        lessons
+        examples
     }
 
-    /// Forgets lessons that are in the stream.
-    fn sent(&self, name: LearnerName, last: LessonId) -> bool {
+    /// Forgets examples that are in the stream.
+    fn sent(&self, name: LearnerName, last: ExampleId) -> bool {
         let mut models = self.models.lock();
         let Some(model) = models.get_mut(&name) else { return false };
         let before = model.waiting.len();
-        while let Some(lesson) = model.waiting.pop_front() {
-            if lesson.id.sender != last.sender || lesson.id.number > last.number {
-                model.waiting.push_front(lesson);
+        while let Some(example) = model.waiting.pop_front() {
+            if example.id.sender != last.sender || example.id.number > last.number {
+                model.waiting.push_front(example);
                 break;
             }
-            model.waiting_bytes = model.waiting_bytes.saturating_sub(size(&lesson));
+            model.waiting_bytes = model.waiting_bytes.saturating_sub(size(&example));
         }
         model.state.waiting = model.waiting.len() as u64;
         model.waiting.len() < before
     }
 
     /// Notes what is known of a stream.
-    fn note(&self, name: LearnerName, page: &LessonPage) {
+    fn note(&self, name: LearnerName, page: &ExamplePage) {
         let mut models = self.models.lock();
         let state = &mut models.entry(name).or_default().state;
         state.head = page.head;
@@ -220,7 +220,7 @@ impl SharedModels {
         asks
     }
 
-    fn set_position(&self, name: LearnerName, position: LessonPosition) {
+    fn set_position(&self, name: LearnerName, position: ExamplePosition) {
         let mut models = self.models.lock();
         let model = models.entry(name).or_default();
         model.position = position;
@@ -230,36 +230,36 @@ impl SharedModels {
 }
 
 impl SharedModel {
-    fn push(&mut self, lesson: Lesson) {
-        self.waiting_bytes += size(&lesson);
-        self.waiting.push_back(lesson);
+    fn push(&mut self, example: TrainingExample) {
+        self.waiting_bytes += size(&example);
+        self.waiting.push_back(example);
         self.state.waiting = self.waiting.len() as u64;
     }
 }
 
-/// The memory of a lesson that waits.
-fn size(lesson: &Lesson) -> usize {
-    size_of::<Lesson>() + 4 * lesson.features.len()
+/// The memory of an example that waits.
+fn size(example: &TrainingExample) -> usize {
+    size_of::<TrainingExample>() + 4 * example.features.len()
 }
 
-fn encode(lesson: &Lesson) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(16 + 2 * lesson.features.len());
-    bytes.push(LESSON_FORM);
-    lesson.encode_content(&mut bytes);
+fn encode(example: &TrainingExample) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(16 + 2 * example.features.len());
+    bytes.push(EXAMPLE_FORM);
+    example.encode_content(&mut bytes);
     bytes
 }
 
-fn decode(learner: LearnerName, SharedLesson { id, bytes }: &SharedLesson) -> Option<Lesson> {
+fn decode(learner: LearnerName, SharedExample { id, bytes }: &SharedExample) -> Option<TrainingExample> {
     match bytes.split_first()? {
-        (&LESSON_FORM, content) => Lesson::decode_content(learner, *id, content),
+        (&EXAMPLE_FORM, content) => TrainingExample::decode_content(learner, *id, content),
         _ => None,
     }
 }
 
-/// Learns a lesson of a stream. What it does depends on the learner and the lesson alone: an event that is learned already is not
-/// learned twice, and of one whose nodes disagree the last lesson of the stream stands.
-pub(super) fn learn_in_turn(learner: &LinearLearner, lesson: &Lesson) {
-    let Lesson { event, before, now, features, .. } = lesson;
+/// Learns an example of a stream. What it does depends on the learner and the example alone: an event that is learned already is not
+/// learned twice, and of one whose nodes disagree the last example of the stream stands.
+pub(super) fn learn_in_turn(learner: &LinearLearner, example: &TrainingExample) {
+    let TrainingExample { event, before, now, features, .. } = example;
     let now = example_label(*now);
     if now.is_some_and(|label| learner.holds(*event, label)) {
         return;
@@ -277,8 +277,8 @@ pub(super) fn learn_in_turn(learner: &LinearLearner, lesson: &Lesson) {
 }
 
 /// Writes a snapshot: the place in the stream, and the learner.
-fn encode_snapshot(position: LessonPosition, learner: &LinearLearner) -> Vec<u8> {
-    let LessonPosition { number, id } = position;
+fn encode_snapshot(position: ExamplePosition, learner: &LinearLearner) -> Vec<u8> {
+    let ExamplePosition { number, id } = position;
     let mut bytes = SNAPSHOT_MAGIC.to_vec();
     [number, id.sender, id.number].iter().for_each(|part| bytes.extend_from_slice(&part.to_le_bytes()));
     bytes.extend_from_slice(&learner.encode());
@@ -286,41 +286,41 @@ fn encode_snapshot(position: LessonPosition, learner: &LinearLearner) -> Vec<u8>
 }
 
 /// Reads a snapshot of this place; `None` if it is damaged or another one.
-fn decode_snapshot(bytes: &[u8], position: LessonPosition) -> Option<LinearLearner> {
+fn decode_snapshot(bytes: &[u8], position: ExamplePosition) -> Option<LinearLearner> {
     let bytes = disk::unseal(bytes)?.strip_prefix(SNAPSHOT_MAGIC)?;
     let (head, learner) = bytes.split_first_chunk::<24>()?;
     let [number, sender, own] =
         [0, 8, 16].map(|at| head[at..].first_chunk().map(|part| u64::from_le_bytes(*part)));
-    let found = LessonPosition { number: number?, id: LessonId { sender: sender?, number: own? } };
+    let found = ExamplePosition { number: number?, id: ExampleId { sender: sender?, number: own? } };
     (found == position).then(|| LinearLearner::decode(learner).ok())?
 }
 
 impl LinearLearners {
-    /// Sends lessons that wait, and learns what is in the streams of these learners, which people know by these texts. Blocks. Does nothing while it is done elsewhere.
+    /// Sends examples that wait, and learns what is in the streams of these learners, which people know by these texts. Blocks. Does nothing while it is done elsewhere.
     ///
     /// # Errors
     /// Says what went wrong with which model. The others are exchanged all the same.
     pub(crate) fn exchange(
         &self,
-        register: &dyn LessonRegister,
+        streams: &dyn TrainingStreams,
         models: BTreeMap<LearnerName, String>,
     ) -> Result<(), String> {
         let Some(shared) = &self.shared else { return Ok(()) };
         let Some(_alone) = shared.exchanging.try_lock() else { return Ok(()) };
-        self.exchange_alone(shared, register, models)
+        self.exchange_alone(shared, streams, models)
     }
 
-    /// Exchanges lessons once who does so now has ended.
-    pub(crate) fn exchange_last(&self, register: &dyn LessonRegister) -> Result<(), String> {
+    /// Exchanges examples once who does so now has ended.
+    pub(crate) fn exchange_last(&self, streams: &dyn TrainingStreams) -> Result<(), String> {
         let Some(shared) = &self.shared else { return Ok(()) };
         let _alone = shared.exchanging.lock();
-        self.exchange_alone(shared, register, BTreeMap::new())
+        self.exchange_alone(shared, streams, BTreeMap::new())
     }
 
     fn exchange_alone(
         &self,
         shared: &SharedModels,
-        register: &dyn LessonRegister,
+        streams: &dyn TrainingStreams,
         mut models: BTreeMap<LearnerName, String>,
     ) -> Result<(), String> {
         // Also what waits for models that are configured no more.
@@ -329,7 +329,7 @@ impl LinearLearners {
         }
         let mut failed: Vec<String> = Vec::new();
         for (name, model) in models {
-            if let Err(why) = self.exchange_one(shared, register, name) {
+            if let Err(why) = self.exchange_one(shared, streams, name) {
                 failed.push(format!("the linear model `{model}`: {why}"));
             }
         }
@@ -340,27 +340,27 @@ impl LinearLearners {
     fn exchange_one(
         &self,
         shared: &SharedModels,
-        register: &dyn LessonRegister,
+        streams: &dyn TrainingStreams,
         name: LearnerName,
     ) -> Result<(), String> {
         for _ in 0..ROUNDS_MAX {
             // First what others have said: a stream that was lost is begun again before anything is put into it.
-            let page = register.after(name.encode(), shared.position(name))?;
+            let page = streams.after(name.encode(), shared.position(name))?;
             shared.note(name, &page);
-            let is_level = self.take_in(shared, register, name, &page)?;
-            let lessons = shared.first_waiting(name);
-            let Some(first) = lessons.first() else {
+            let is_level = self.take_in(shared, streams, name, &page)?;
+            let examples = shared.first_waiting(name);
+            let Some(first) = examples.first() else {
                 if is_level {
-                    return self.put_snapshot_if_due(shared, register, name, &page).map(|_| ());
+                    return self.put_snapshot_if_due(shared, streams, name, &page).map(|_| ());
                 }
                 continue;
             };
-            let receipt = register.append(name.encode(), shared.position(name).number, &lessons)?;
-            let is_sent = shared.sent(name, LessonId { number: receipt.last, ..first.id });
+            let receipt = streams.append(name.encode(), shared.position(name).number, &examples)?;
+            let is_sent = shared.sent(name, ExampleId { number: receipt.last, ..first.id });
             if receipt.is_full && is_level && !is_sent {
-                let is_cut = self.put_snapshot_if_due(shared, register, name, &page)?;
+                let is_cut = self.put_snapshot_if_due(shared, streams, name, &page)?;
                 if !is_cut {
-                    let full = "the stream of its lessons is full until a snapshot is written";
+                    let full = "the stream of its examples is full until a snapshot is written";
                     return Err(full.to_owned());
                 }
             }
@@ -372,24 +372,24 @@ impl LinearLearners {
     fn take_in(
         &self,
         shared: &SharedModels,
-        register: &dyn LessonRegister,
+        streams: &dyn TrainingStreams,
         name: LearnerName,
-        page: &LessonPage,
+        page: &ExamplePage,
     ) -> Result<bool, String> {
         let mut position = shared.position(name);
         let learner = self.learner(name);
         // Learned before this node shared it with others.
         let is_own = position.number == 0 && learner.learned() != [0, 0];
         if page.head == 0 && page.snapshot.is_none() && (is_own || position.number > 0) {
-            return self.begin_stream(shared, register, name, &learner);
+            return self.begin_stream(shared, streams, name, &learner);
         }
         if is_own || !page.follows {
             let Some(snapshot) = page.snapshot else {
-                tracing::warn!(?name, "a linear model is learned anew from the lessons that nodes share");
-                self.replace(shared, name, Arc::default(), LessonPosition::default());
+                tracing::warn!(?name, "a linear model is learned anew from the examples that nodes share");
+                self.replace(shared, name, Arc::default(), ExamplePosition::default());
                 return Ok(page.head == 0);
             };
-            let learner = self.load(shared, register, name, &snapshot)?;
+            let learner = self.load(shared, streams, name, &snapshot)?;
             if position.number > 0 || is_own {
                 tracing::warn!(
                     ?name,
@@ -401,14 +401,14 @@ impl LinearLearners {
             self.replace(shared, name, Arc::new(learner), snapshot.position);
             return Ok(snapshot.position.number == page.head);
         }
-        if page.lessons.is_empty() && position.number < page.head {
-            return Err(format!("lesson {} is missing in the stream", position.number + 1));
+        if page.examples.is_empty() && position.number < page.head {
+            return Err(format!("example {} is missing in the stream", position.number + 1));
         }
-        for lesson in &page.lessons {
-            let content = decode(name, lesson).ok_or_else(|| {
-                format!("lesson {} of the stream cannot be read by this release", position.number + 1)
+        for example in &page.examples {
+            let content = decode(name, example).ok_or_else(|| {
+                format!("example {} of the stream cannot be read by this release", position.number + 1)
             })?;
-            position = LessonPosition { number: position.number + 1, id: lesson.id };
+            position = ExamplePosition { number: position.number + 1, id: example.id };
             let _quiet = self.files.as_ref().map(|files| files.log.queue.lock());
             learn_in_turn(&learner, &content);
             shared.set_position(name, position);
@@ -420,18 +420,18 @@ impl LinearLearners {
     fn load(
         &self,
         shared: &SharedModels,
-        register: &dyn LessonRegister,
+        streams: &dyn TrainingStreams,
         name: LearnerName,
         snapshot: &ModelSnapshot,
     ) -> Result<LinearLearner, String> {
-        let content = register.snapshot(name.encode(), snapshot)?;
+        let content = streams.snapshot(name.encode(), snapshot)?;
         let learner = content.and_then(|content| decode_snapshot(&content, snapshot.position));
         if shared.should_ask(name, snapshot, learner.is_some()) {
-            register.ask_for_snapshot(name.encode())?;
+            streams.ask_for_snapshot(name.encode())?;
         }
         learner.ok_or_else(|| {
             format!(
-                "its snapshot of lesson {} is damaged, and is not taken; the next one mends it",
+                "its snapshot of example {} is damaged, and is not taken; the next one mends it",
                 snapshot.position.number
             )
         })
@@ -442,7 +442,7 @@ impl LinearLearners {
         shared: &SharedModels,
         name: LearnerName,
         learner: Arc<LinearLearner>,
-        position: LessonPosition,
+        position: ExamplePosition,
     ) {
         let _quiet = self.files.as_ref().map(|files| files.log.queue.lock());
         self.learners.write().insert(name, learner);
@@ -454,67 +454,67 @@ impl LinearLearners {
     fn begin_stream(
         &self,
         shared: &SharedModels,
-        register: &dyn LessonRegister,
+        streams: &dyn TrainingStreams,
         name: LearnerName,
         learner: &LinearLearner,
     ) -> Result<bool, String> {
         let mut position = shared.position(name);
         if position.number == 0 {
-            position = LessonPosition { number: 1, id: shared.next_id() };
+            position = ExamplePosition { number: 1, id: shared.next_id() };
         }
-        let begun = || "another node begins the stream of its lessons".to_owned();
-        let lease = register.lease(name.encode())?.ok_or_else(begun)?;
+        let begun = || "another node begins the stream of its examples".to_owned();
+        let lease = streams.lease(name.encode())?.ok_or_else(begun)?;
         let content = encode_snapshot(position, learner);
         let stream = SnapshotStream::Begun { known: 0 };
-        if register.put_snapshot(name.encode(), lease, position, stream, &content)? {
+        if streams.put_snapshot(name.encode(), lease, position, stream, &content)? {
             shared.set_position(name, position);
             self.is_changed.store(true, Ordering::Relaxed);
         }
         Ok(false)
     }
 
-    /// Puts a snapshot in the place of the last if there are many lessons behind that, and no other node does it;
+    /// Puts a snapshot in the place of the last if there are many examples behind that, and no other node does it;
     /// returns true if it is put.
     fn put_snapshot_if_due(
         &self,
         shared: &SharedModels,
-        register: &dyn LessonRegister,
+        streams: &dyn TrainingStreams,
         name: LearnerName,
-        page: &LessonPage,
+        page: &ExamplePage,
     ) -> Result<bool, String> {
-        let bounds = register.bounds();
+        let bounds = streams.bounds();
         let position = shared.position(name);
         let behind = position.number - page.snapshot.map_or(0, |of| of.position.number).min(position.number);
-        let is_due = behind >= bounds.snapshot_lessons
+        let is_due = behind >= bounds.snapshot_examples
             || (behind > 0 && page.bytes >= bounds.snapshot_bytes)
             || page.is_snapshot_wanted;
         if !is_due {
             return Ok(false);
         }
-        let Some(lease) = register.lease(name.encode())? else { return Ok(false) };
+        let Some(lease) = streams.lease(name.encode())? else { return Ok(false) };
         let content = encode_snapshot(position, &self.learner(name));
         let kept = if page.bytes >= bounds.snapshot_bytes { 0 } else { bounds.kept };
         let stream = SnapshotStream::Continued { kept };
-        register.put_snapshot(name.encode(), lease, position, stream, &content)
+        streams.put_snapshot(name.encode(), lease, position, stream, &content)
     }
 
     /// Puts a learner in the place of the one that nodes share: streams begin anew with it.
     pub(super) fn publish(
         &self,
         shared: &SharedModels,
-        register: &dyn LessonRegister,
+        streams: &dyn TrainingStreams,
         name: LearnerName,
         learner: Arc<LinearLearner>,
     ) -> Result<(), String> {
         let _alone = shared.exchanging.lock();
-        self.exchange_one(shared, register, name)?;
-        let known = register.after(name.encode(), shared.position(name))?.head;
-        let position = LessonPosition { number: known + 1, id: shared.next_id() };
+        self.exchange_one(shared, streams, name)?;
+        let known = streams.after(name.encode(), shared.position(name))?.head;
+        let position = ExamplePosition { number: known + 1, id: shared.next_id() };
         let busy = || "another node writes a snapshot of the model: try again in a minute".to_owned();
-        let lease = register.lease(name.encode())?.ok_or_else(busy)?;
+        let lease = streams.lease(name.encode())?.ok_or_else(busy)?;
         let content = encode_snapshot(position, &learner);
         let stream = SnapshotStream::Begun { known };
-        if !register.put_snapshot(name.encode(), lease, position, stream, &content)? {
+        if !streams.put_snapshot(name.encode(), lease, position, stream, &content)? {
             return Err("other nodes have taught the model meanwhile: try again".to_owned());
         }
         self.replace(shared, name, learner, position);
@@ -532,16 +532,16 @@ mod tests {
 
     const NAME: LearnerName = LearnerName { space: 3, classifier: 9, view: LinearView::Content };
 
-    fn lesson(event: u64, text: &str, before: TrainingLabel, now: TrainingLabel) -> Lesson {
+    fn example(event: u64, text: &str, before: TrainingLabel, now: TrainingLabel) -> TrainingExample {
         let mut builder = FeatureBuilder::default();
         builder.add_runs(1, text);
-        let id = LessonId { sender: 5, number: event };
-        Lesson { learner: NAME, id, event, before, now, features: builder.finish() }
+        let id = ExampleId { sender: 5, number: event };
+        TrainingExample { learner: NAME, id, event, before, now, features: builder.finish() }
     }
 
-    /// An event is held as its last lesson says, and once, whatever that says of the time before.
+    /// An event is held as its last example says, and once, whatever that says of the time before.
     #[test]
-    fn the_last_lesson_of_an_event_stands_once() {
+    fn the_last_example_of_an_event_stands_once() {
         use TrainingLabel::{Bad, Forget, Good};
         let learner = LinearLearner::default();
         let held = || [ExampleLabel::Good, ExampleLabel::Bad].map(|label| learner.holds(1, label));
@@ -554,7 +554,7 @@ mod tests {
             (Good, Forget, [false, false], [0, 0]),
             (Bad, Good, [true, false], [1, 0]),
         ] {
-            learn_in_turn(&learner, &lesson(1, "a text of some length", before, now));
+            learn_in_turn(&learner, &example(1, "a text of some length", before, now));
             assert_eq!((held(), learner.learned()), (expected, counted), "{before:?} {now:?}");
         }
     }
@@ -566,15 +566,15 @@ mod tests {
             let label = if event % 2 == 0 { TrainingLabel::Bad } else { TrainingLabel::Good };
             learn_in_turn(
                 &learner,
-                &lesson(event, &format!("{event} of them"), TrainingLabel::Forget, label),
+                &example(event, &format!("{event} of them"), TrainingLabel::Forget, label),
             );
         }
-        let position = LessonPosition { number: 20, id: LessonId { sender: 5, number: 19 } };
+        let position = ExamplePosition { number: 20, id: ExampleId { sender: 5, number: 19 } };
         let bytes = encode_snapshot(position, &learner);
         assert!(decode_snapshot(&bytes, position).is_some_and(|read| read == learner));
-        assert!(decode_snapshot(&bytes, LessonPosition { number: 21, ..position }).is_none());
+        assert!(decode_snapshot(&bytes, ExamplePosition { number: 21, ..position }).is_none());
         assert!(
-            decode_snapshot(&bytes, LessonPosition { number: 20, ..LessonPosition::default() }).is_none()
+            decode_snapshot(&bytes, ExamplePosition { number: 20, ..ExamplePosition::default() }).is_none()
         );
         for at in [0, 8, 20, 40, 4 << 20, bytes.len() - 20, bytes.len() - 1] {
             let mut changed = bytes.clone();
@@ -588,17 +588,17 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn any_bytes_are_a_lesson_of_a_stream_or_none(bytes in prop::collection::vec(any::<u8>(), 0..64), is_form: bool) {
+        fn any_bytes_are_an_example_of_a_stream_or_none(bytes in prop::collection::vec(any::<u8>(), 0..64), is_form: bool) {
             let mut bytes = bytes;
             if let Some(first) = bytes.first_mut().filter(|_| is_form) {
-                *first = LESSON_FORM;
+                *first = EXAMPLE_FORM;
             }
-            let id = LessonId { sender: 1, number: 2 };
-            if let Some(lesson) = decode(NAME, &SharedLesson { id, bytes: bytes.clone() }) {
-                let again = SharedLesson { id, bytes: encode(&lesson) };
-                prop_assert_eq!(decode(NAME, &again), Some(lesson));
+            let id = ExampleId { sender: 1, number: 2 };
+            if let Some(example) = decode(NAME, &SharedExample { id, bytes: bytes.clone() }) {
+                let again = SharedExample { id, bytes: encode(&example) };
+                prop_assert_eq!(decode(NAME, &again), Some(example));
             }
-            prop_assert!(decode_snapshot(&bytes, LessonPosition::default()).is_none());
+            prop_assert!(decode_snapshot(&bytes, ExamplePosition::default()).is_none());
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Learners that are made anew beside those in use.
 //!
 //! ```text
-//! judgement in the journal ─► teach_first ─► unless a lesson has come since ─┐
-//! lesson of now ─► learners in use                                           ├─► successors
+//! judgement in the journal ─► teach_first ─► unless an example has come since ─┐
+//! example of now ─► learners in use                                           ├─► successors
 //!              └─► follow ───────────────────────────────────────────────────┘
 //! ```
 
@@ -41,10 +41,10 @@ pub enum RelearnError {
     KnownBetter {
         /// The pipeline.
         pipeline: String,
-        /// The lessons of its models.
-        known: LessonCounts,
-        /// The lessons that the journal has.
-        found: LessonCounts,
+        /// The examples of its models.
+        known: TrainingCounts,
+        /// The examples that the journal has.
+        found: TrainingCounts,
     },
     /// Others were begun since, and these no longer learn what those in use learn.
     #[error("others were begun since: make the linear models anew once more")]
@@ -57,12 +57,12 @@ pub enum RelearnError {
     Ended,
 }
 
-/// The lessons of all linear models of a pipeline.
+/// The examples of all linear models of a pipeline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LessonCounts {
-    /// Lessons of good events.
+pub struct TrainingCounts {
+    /// Examples of good events.
     pub good: u64,
-    /// Lessons of bad events.
+    /// Examples of bad events.
     pub bad: u64,
 }
 
@@ -83,7 +83,7 @@ impl SuccessorModels {
         &self.learners
     }
 
-    /// Teaches what the journal says of an event, unless a lesson has taught it since.
+    /// Teaches what the journal says of an event, unless an example has taught it since.
     pub(crate) fn teach_first(&self, tokens: &TokenKeys, label: TrainingLabel) {
         let mut taught = self.taught.lock();
         if let Entry::Vacant(entry) = taught.entry(tokens.event) {
@@ -92,7 +92,7 @@ impl SuccessorModels {
         }
     }
 
-    /// Teaches a lesson that those in use learn now. What they had learned of the event before may have been something else.
+    /// Teaches an example that those in use learn now. What they had learned of the event before may have been something else.
     pub(super) fn follow(&self, tokens: &TokenKeys, now: TrainingLabel) {
         if !tokens.features.iter().any(|(view, _)| self.has(tokens, *view)) {
             return;

@@ -21,7 +21,7 @@ impl Engine {
         for event in events {
             let pipeline = Arc::clone(&event.row.pipeline);
             let Some(canary) = pipeline.canary() else { continue };
-            let node = self.node_register().map(|register| register.number().get());
+            let node = self.node_registry().map(|registry| registry.number().get());
             if canary.scope.has_node(node) && canary.has_event(identity(event, &self.secret)) {
                 event.row.pipeline = Arc::clone(&canary.pipeline);
                 event.canary_of = Some(pipeline);

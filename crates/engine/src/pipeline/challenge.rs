@@ -5,7 +5,7 @@ use data_encoding::HEXLOWER;
 use event::{Span, Value};
 use gate::challenge::ChallengeTerms;
 use gate::keyring::SigningPurpose;
-use gate::pass::{Pass, PassRefusal, PassWay};
+use gate::pass::{Pass, PassMethod, PassRefusal};
 use journal::RecordId;
 use judge::{Action, Verdict};
 use plan::ChallengePlan;
@@ -58,7 +58,7 @@ impl Engine {
         match opened {
             Ok(pass) => {
                 facts.set(columns.pass_id, HEXLOWER.encode(&pass.id.to_be_bytes()));
-                facts.set(columns.pass_way, pass.way.word());
+                facts.set(columns.pass_method, pass.method.word());
                 let age = row.arrival.0.saturating_sub(pass.issued.0).max(0) / 1_000_000;
                 facts.set(columns.pass_age, age);
             }
@@ -109,7 +109,7 @@ impl Engine {
         self.metrics.challenges.issued.get_or_create(&label).inc();
         let waiting = plan.without_scripts.map(|_| {
             let place = Pass {
-                way: PassWay::Waited,
+                method: PassMethod::Waited,
                 id: self.secret.shingle(format!("\0gate\0waiting\0{decision}").as_bytes()).0,
                 issued: row.arrival,
                 lifetime: Span(plan.wait.0.saturating_add(PATIENCE.0)),

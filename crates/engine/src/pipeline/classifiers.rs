@@ -145,17 +145,17 @@ impl TokenKeys {
     pub(crate) fn training_request(
         &self,
         known: &ClassifierReading,
-        lesson: TrainingLabel,
+        label: TrainingLabel,
         time: Time,
     ) -> Option<ObserveRequest> {
-        if known.taught() == lesson {
+        if known.taught() == label {
             return None;
         }
         let before = known.event;
         let all = known.all.plus(before.opposite());
         let mut now = Evidence::default();
-        if lesson != TrainingLabel::Forget {
-            let is_bad = lesson == TrainingLabel::Bad;
+        if label != TrainingLabel::Forget {
+            let is_bad = label == TrainingLabel::Bad;
             let views = self.counts.iter().filter(|count| **count > 0).count();
             let linear = known.judgement.linear - before.weight as f64 * UNIT * views as f64;
             let weight = (step(linear, is_bad, all.weight as f64 * UNIT) / UNIT).round() as i64;
@@ -275,12 +275,12 @@ impl ClassifierReading {
         self.taught() != TrainingLabel::Forget
     }
 
-    /// Returns true if one class, after another lesson of it, would not outnumber the other by far.
-    pub(crate) fn is_balanced(&self, lesson: TrainingLabel) -> bool {
+    /// Returns true if one class, after another example of it, would not outnumber the other by far.
+    pub(crate) fn is_balanced(&self, label: TrainingLabel) -> bool {
         const START: i64 = 50;
         const TIMES: i64 = 3;
         let Evidence { bad, good, .. } = self.all;
-        match lesson {
+        match label {
             TrainingLabel::Bad => bad < TIMES.saturating_mul(good).saturating_add(START),
             TrainingLabel::Good => good < TIMES.saturating_mul(bad).saturating_add(START),
             TrainingLabel::Forget => true,

@@ -25,7 +25,7 @@ pub(crate) fn description(pipeline: &Pipeline) -> VersionDescription {
             piece: fields.next(),
             counters: plan.counters.as_slice().to_vec(),
             windows: plan.windows.as_slice().to_vec(),
-            track: plan.aggregate_names(),
+            aggregate: plan.aggregate_names(),
             further: fields.collect(),
         }
     });
@@ -35,7 +35,7 @@ pub(crate) fn description(pipeline: &Pipeline) -> VersionDescription {
         piece: None,
         counters: vec!["distinct".to_owned()],
         windows: plan.windows.as_slice().to_vec(),
-        track: Vec::new(),
+        aggregate: Vec::new(),
         further: Vec::new(),
     });
     let rules = pipeline.rules.rules().iter().map(|rule| (rule.name.clone(), rule.description.clone()));

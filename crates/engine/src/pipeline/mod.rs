@@ -284,14 +284,14 @@ impl Engine {
 
     /// Stage 6.
     pub(crate) async fn carry_out(&self, due: PendingEffects) {
-        let PendingEffects { adds, bans, training_examples: lessons, .. } = due;
+        let PendingEffects { adds, bans, training_examples: examples, .. } = due;
         self.ban_list.put(bans);
         if let Err(error) = settle::settle(&*self.ledger, &adds).await {
             tracing::error!(%error, "verdicts cannot be counted");
             self.metrics.settle_failures.inc_by(adds.len() as u64);
         }
-        if !lessons.is_empty() {
-            Box::pin(self.learn_examples(&lessons)).await;
+        if !examples.is_empty() {
+            Box::pin(self.learn_examples(&examples)).await;
         }
     }
 }

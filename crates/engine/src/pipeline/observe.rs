@@ -333,7 +333,7 @@ pub(crate) fn request(prepared: &PreparedEvent, asked: &RuleTakes<'_>, what: Obs
     ObserveRequest { once, origin, observations }
 }
 
-/// The event's value for a kind's track, or its amount.
+/// The event's value for a kind's aggregate, or its amount.
 pub(crate) fn value(plan: &KindPlan, prepared: &PreparedEvent) -> Option<i64> {
     plan.units(prepared.row.facts.get(plan.value?)?)
 }
@@ -499,7 +499,7 @@ fn counted(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// The word of a track's column as facts have it; `None` where there is none yet, and for times, which have facts of their own.
+/// The word of an aggregate's column as facts have it; `None` where there is none yet, and for times, which have facts of their own.
 fn integer(kept: AggregateColumn, word: u64) -> Option<i64> {
     match kept.value(word) {
         stats::AggregateValue::Count(count) => Some(counted(count)),

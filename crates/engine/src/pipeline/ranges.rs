@@ -28,8 +28,8 @@ fn is_allowed(allow: &AllowPlan, event: &PreparedEvent, kind: &KindPlan) -> bool
 }
 
 /// Fills the columns of marks for what the networks of addresses say.
-pub(crate) fn fill(register: &BanList, prepared: &mut [PreparedEvent]) {
-    let (has_ranges, has_lifted) = (register.has_ranges(), register.has_lifted());
+pub(crate) fn fill(bans: &BanList, prepared: &mut [PreparedEvent]) {
+    let (has_ranges, has_lifted) = (bans.has_ranges(), bans.has_lifted());
     let mut allow = None;
     for event in prepared {
         let pipeline = Arc::clone(&event.row.pipeline);
@@ -49,15 +49,15 @@ pub(crate) fn fill(register: &BanList, prepared: &mut [PreparedEvent]) {
             keys::pieces(kind, &event.row.facts, |piece| {
                 if has_ranges {
                     let address: Option<IpAddr> = piece.parse().ok();
-                    holds |= address.is_some_and(|address| register.is_in_range(of, address, time));
+                    holds |= address.is_some_and(|address| bans.is_in_range(of, address, time));
                 }
                 if has_lifted {
                     pieces += 1;
-                    lifted += usize::from(register.is_lifted(of, piece, time));
+                    lifted += usize::from(bans.is_lifted(of, piece, time));
                 }
             });
             let is_banned = holds || is_marked;
-            if is_banned && is_allowed(allow.get_or_insert_with(|| register.allow()), event, kind) {
+            if is_banned && is_allowed(allow.get_or_insert_with(|| bans.allow()), event, kind) {
                 event.row.facts.set(*slot, false);
             } else if holds {
                 event.row.facts.set(*slot, true);

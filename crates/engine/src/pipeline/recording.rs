@@ -137,7 +137,7 @@ impl Engine {
 
 /// Tells a watcher of decisions. Facts that are not journalled were taken away before.
 fn report_decisions(watcher: &dyn StageWatcher, observed: &ObservedBatch, decisions: &[Decision]) {
-    if watcher.is_told_decisions() {
+    if watcher.wants_decisions() {
         for (observed, decision) in observed.events().zip(decisions) {
             watcher.decided(decision, &observed.prepared.row.facts);
         }

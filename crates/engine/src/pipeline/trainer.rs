@@ -1,11 +1,11 @@
 //! Training of classifiers from feedback and from rules that agree.
 //!
 //! ```text
-//! lesson ─► alone with the event ─► look: all, the event, its tokens ─► one request that makes it so ─► done
+//! example ─► alone with the event ─► look: all, the event, its tokens ─► one request that makes it so ─► done
 //! ```
 //!
-//! The event's own key says what it has taught, so that the same lesson twice counts once, and another one first takes
-//! back what the last has added. Two lessons of one event are never at work at once; those of different events add up.
+//! The event's own key says what it has taught, so that the same example twice counts once, and another one first takes
+//! back what the last has added. Two examples of one event are never at work at once; those of different events add up.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -22,7 +22,7 @@ use super::observe::ObservedBatch;
 use crate::Engine;
 use plan::{ClassifierPlan, FeedbackClass, Pipeline, TrainingLabel};
 
-/// Lessons at work, and how many were drawn from verdicts.
+/// Examples at work, and how many were drawn from verdicts.
 #[derive(Default)]
 pub(crate) struct Trainer {
     at_work: Mutex<HashSet<Key>>,
@@ -31,7 +31,7 @@ pub(crate) struct Trainer {
     hours: Mutex<HashMap<Key, (i64, u64)>>,
 }
 
-/// A lesson that a verdict gives.
+/// An example that a verdict gives.
 pub(crate) struct AutoTrainingExample {
     tokens: TokenKeys,
     label: TrainingLabel,
@@ -51,7 +51,7 @@ pub(crate) struct TrainingFeedback<'a> {
     pub(crate) again: bool,
 }
 
-/// The condition on what an event must have taught so far for a lesson of it to be learned.
+/// The condition on what an event must have taught so far for an example of it to be learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TrainingPrecondition {
     Always,
@@ -63,7 +63,7 @@ impl TrainingPrecondition {
     fn holds(self, known: &ClassifierReading) -> bool {
         match self {
             TrainingPrecondition::Always => true,
-            TrainingPrecondition::Taught(lesson) => known.taught() == lesson,
+            TrainingPrecondition::Taught(label) => known.taught() == label,
         }
     }
 }
@@ -80,16 +80,16 @@ impl TrainingFeedback<'_> {
             Some(TrainingLabel::Forget) if self.by => {
                 Some((TrainingLabel::Forget, TrainingPrecondition::Taught(was?)))
             }
-            Some(lesson) if self.by && self.again => {
-                Some((lesson, TrainingPrecondition::Taught(TrainingLabel::Forget)))
+            Some(label) if self.by && self.again => {
+                Some((label, TrainingPrecondition::Taught(TrainingLabel::Forget)))
             }
-            Some(lesson) => Some((lesson, TrainingPrecondition::Always)),
+            Some(label) => Some((label, TrainingPrecondition::Always)),
         }
     }
 }
 
 impl Trainer {
-    /// Waits until no other lesson of the event is at work.
+    /// Waits until no other example of the event is at work.
     async fn alone(&self, event: Key) -> TrainingGuard<'_> {
         loop {
             let left = self.left.listen();
@@ -119,7 +119,7 @@ struct TrainingGuard<'s> {
 }
 
 /// An event that nobody else teaches anything as long as this is there, so that what was looked up of its tokens need not be
-/// looked up again for a lesson.
+/// looked up again for an example.
 pub(crate) struct HeldEvent<'s> {
     _alone: Vec<TrainingGuard<'s>>,
     /// Nothing has been learned of it since.
@@ -179,13 +179,13 @@ impl Engine {
         let is_fresh = held.is_some_and(|held| held.is_fresh.swap(false, Ordering::Relaxed));
         let mut changed = 0;
         for (plan, tokens) in pipeline.classifiers.iter().zip(tokens) {
-            let (Some((lesson, when)), Some(tokens)) = (word.label(plan), tokens) else { continue };
+            let (Some((label, when)), Some(tokens)) = (word.label(plan), tokens) else { continue };
             let _alone = match held {
                 None => Some(self.trainer.alone(tokens.event).await),
                 Some(_) => None,
             };
             let known = tokens.known.filter(|_| is_fresh);
-            changed += self.teach_one(tokens, known, lesson, time, |known| when.holds(known)).await?;
+            changed += self.teach_one(tokens, known, label, time, |known| when.holds(known)).await?;
         }
         Ok(changed)
     }
@@ -206,7 +206,7 @@ impl Engine {
         &self,
         tokens: &TokenKeys,
         known: Option<ClassifierReading>,
-        lesson: TrainingLabel,
+        label: TrainingLabel,
         time: Time,
         may: impl Fn(&ClassifierReading) -> bool,
     ) -> Result<usize, LedgerError> {
@@ -220,14 +220,14 @@ impl Engine {
             }
         };
         let Some(known) = known.filter(may) else { return Ok(0) };
-        let Some(request) = tokens.training_request(&known, lesson, time) else {
-            self.learners.catch_up(tokens, lesson, known.count(lesson));
+        let Some(request) = tokens.training_request(&known, label, time) else {
+            self.learners.catch_up(tokens, label, known.count(label));
             return Ok(0);
         };
         self.ledger.observe(std::slice::from_ref::<ObserveRequest>(&request)).await?;
-        self.learners.teach(tokens, known.taught(), lesson);
+        self.learners.teach(tokens, known.taught(), label);
         if self.learners.is_crowded() {
-            let _ = self.exchange_lessons();
+            let _ = self.exchange_examples();
         }
         Ok(tokens.len())
     }
@@ -239,7 +239,7 @@ impl Engine {
         observed: &ObservedBatch,
         verdicts: &[Verdict],
     ) -> Vec<AutoTrainingExample> {
-        let mut lessons = Vec::new();
+        let mut examples = Vec::new();
         for (observed, verdict) in observed.events().zip(verdicts) {
             let prepared = observed.prepared;
             if observed.duplicate || observed.is_blind {
@@ -248,27 +248,27 @@ impl Engine {
             let pipeline = &prepared.row.pipeline;
             for (plan, tokens) in pipeline.classifiers.iter().zip(&prepared.tokens) {
                 let Some(tokens) = tokens else { continue };
-                let Some((lesson, per_hour)) = auto_training_label(pipeline, plan, verdict) else { continue };
+                let Some((label, per_hour)) = auto_training_label(pipeline, plan, verdict) else { continue };
                 let classifier = Key { space: pipeline.space, kind: plan.kind, shingle: Shingle(0) };
                 if self.trainer.may_learn(classifier, prepared.row.arrival, per_hour) {
-                    lessons.push(AutoTrainingExample {
+                    examples.push(AutoTrainingExample {
                         tokens: tokens.clone(),
-                        label: lesson,
+                        label,
                         time: prepared.row.time,
                     });
                 }
             }
         }
-        lessons
+        examples
     }
 
     /// Learns them. What somebody has said of an event stands, and so does a balance of the classes.
-    pub(crate) async fn learn_examples(&self, lessons: &[AutoTrainingExample]) {
-        for AutoTrainingExample { tokens, label: lesson, time } in lessons {
-            let may = |known: &ClassifierReading| !known.is_taught() && known.is_balanced(*lesson);
+    pub(crate) async fn learn_examples(&self, examples: &[AutoTrainingExample]) {
+        for AutoTrainingExample { tokens, label, time } in examples {
+            let may = |known: &ClassifierReading| !known.is_taught() && known.is_balanced(*label);
             let _alone = self.trainer.alone(tokens.event).await;
             // It may have learned since.
-            if let Err(error) = self.teach_one(tokens, None, *lesson, *time, may).await {
+            if let Err(error) = self.teach_one(tokens, None, *label, *time, may).await {
                 tracing::error!(%error, "a classifier cannot learn from a verdict");
             }
         }

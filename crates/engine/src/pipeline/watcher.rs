@@ -41,7 +41,7 @@ pub trait StageWatcher: Send + Sync {
     fn ends(&self, stage: DecisionStage);
 
     /// Returns true if it wants to be told of each decision.
-    fn is_told_decisions(&self) -> bool {
+    fn wants_decisions(&self) -> bool {
         false
     }
 

@@ -5,7 +5,7 @@
 //!   ▼
 //! plan ─► compiled beside the one in force; refused whole if anything is wrong
 //!   ▼
-//! kept on the shelf ─► described in the journal ─► new statistics in the ledger ─► in force
+//! kept in the version history ─► described in the journal ─► new statistics in the ledger ─► in force
 //! ```
 //!
 //! An event is judged by the pipeline that it was prepared for, to its end. Whoever changes something waits for others
@@ -19,10 +19,10 @@ use std::sync::Arc;
 
 use event::Time;
 use journal::JournalError;
-use stats::{CancellationCheck, LedgerError, NumberRegister};
+use stats::{CancellationCheck, LedgerError, NumberRegistry};
 
 use crate::directory::{Directory, DirectoryError, or_put_aside};
-use crate::fleet::{RulesRegister, SharedState};
+use crate::fleet::{RulesRegistry, SharedState};
 use crate::metrics::ReloadLabel;
 use crate::pipeline::log;
 use crate::{CandidateComparison, Engine, EngineOpenError, NumberError};
@@ -293,10 +293,10 @@ impl Proposal<'_> {
 }
 
 /// Puts what a node's overlays are to be where all nodes find it.
-fn share(register: &dyn RulesRegister, state: &mut RulesState) -> Result<(), ReloadError> {
+fn share(registry: &dyn RulesRegistry, state: &mut RulesState) -> Result<(), ReloadError> {
     let text = shared_text(state)?;
     let next = state.shared.behind(&text);
-    if !register.put(&next, text).map_err(ReloadError::Shared)? {
+    if !registry.put(&next, text).map_err(ReloadError::Shared)? {
         return Err(ReloadError::Conflict);
     }
     state.shared = next;
@@ -319,7 +319,7 @@ struct LoadedConfig {
 fn load(
     now: &Plan,
     state: &mut RulesState,
-    shelf: Option<&VersionHistory>,
+    history: Option<&VersionHistory>,
     running: Option<CancellationCheck<'_>>,
     read: &mut FileStamps,
 ) -> Result<LoadedConfig, ReloadError> {
@@ -332,7 +332,7 @@ fn load(
     }
     let mut config = files;
     if state.pipelines.values().any(|standing| standing.back.is_some()) {
-        let mut layers = kept_layers(state, shelf)?;
+        let mut layers = kept_layers(state, history)?;
         layers.files_may_be_broken = running.is_some();
         // The files are still those to be watched.
         let watched = config.files().clone();
@@ -345,12 +345,15 @@ fn load(
 }
 
 /// Returns the overlays of the files, with the versions that were gone back to.
-fn kept_layers(state: &RulesState, shelf: Option<&VersionHistory>) -> Result<PipelineOverlays, ReloadError> {
+fn kept_layers(
+    state: &RulesState,
+    history: Option<&VersionHistory>,
+) -> Result<PipelineOverlays, ReloadError> {
     state.layers(|pipeline, back| {
         let standing = state.standing(pipeline);
         let kept = standing.and_then(|it| it.versions.iter().find(|it| it.version == back.version));
-        match (shelf, kept) {
-            (Some(shelf), Some(version)) => shelf.read(version).map(Some).map_err(ReloadError::from),
+        match (history, kept) {
+            (Some(history), Some(version)) => history.read(version).map(Some).map_err(ReloadError::from),
             _ => Err(ReloadError::NoDirectory),
         }
     })
@@ -382,23 +385,23 @@ pub(crate) fn resume(
     plan: Plan,
     told: &mut Vec<String>,
 ) -> Result<(Plan, RulesState, VersionHistory, Config), EngineOpenError> {
-    let shelf = VersionHistory::new(directory.rules_path());
-    let mut state = or_put_aside(shelf.state(), told)?;
+    let history = VersionHistory::new(directory.rules_path());
+    let mut state = or_put_aside(history.state(), told)?;
     let stands = |it: &version_history::PipelineRulesState| {
         it.posted.is_some() || it.candidate.is_some() || it.back.is_some()
     };
     if !state.pipelines.values().any(stands) {
         let config = plan.read_again(&PipelineOverlays::default());
-        return Ok((plan, state, shelf, config));
+        return Ok((plan, state, history, config));
     }
-    told.extend(state.let_go_of_unreadable(&shelf));
-    let loaded = load(&plan, &mut state, Some(&shelf), None, &mut FileStamps::default());
+    told.extend(state.let_go_of_unreadable(&history));
+    let loaded = load(&plan, &mut state, Some(&history), None, &mut FileStamps::default());
     let LoadedConfig { config, plan } = loaded.map_err(|error| match error {
         ReloadError::Problems(problems) => EngineOpenError::Rules(problems),
         ReloadError::Directory(error) => EngineOpenError::Directory(error),
         other => EngineOpenError::Resume(other.to_string()),
     })?;
-    Ok((plan, state, shelf, config))
+    Ok((plan, state, history, config))
 }
 
 /// Returns a plan whose names have numbers for good. Where these are others than it was compiled with, it is compiled again,
@@ -407,7 +410,7 @@ pub(crate) fn numbered<E: From<NumberError> + From<ConfigProblems>>(
     mut plan: Plan,
     config: &Config,
     now: Option<(&Plan, CancellationCheck<'_>)>,
-    allot: impl FnOnce(&NumberRegister) -> Result<NumberRegister, NumberError>,
+    allot: impl FnOnce(&NumberRegistry) -> Result<NumberRegistry, NumberError>,
 ) -> Result<Plan, E> {
     let numbers = allot(&plan.numbers)?;
     if numbers.includes(&plan.numbers) {
@@ -425,17 +428,17 @@ pub(crate) fn keep_first(
     plan: &Plan,
     config: &Config,
     state: &mut RulesState,
-    shelf: &VersionHistory,
+    history: &VersionHistory,
 ) -> Result<(), DirectoryError> {
     let before = state.clone();
     for (pipeline, document) in plan.pipelines.iter().zip(config.documents()) {
         let newest = state.standing(&pipeline.name).and_then(|standing| standing.versions.last());
         if newest.is_none_or(|newest| newest.version != pipeline.version) {
-            let version = shelf.keep(&pipeline.version, document.keep(), None, "start")?;
+            let version = history.keep(&pipeline.version, document.keep(), None, "start")?;
             state.note(&pipeline.name, version, plan.node.versions);
         }
     }
-    if *state != before { shelf.save(state) } else { Ok(()) }
+    if *state != before { history.save(state) } else { Ok(()) }
 }
 
 /// The pipeline of a version that a data directory keeps; `None` where it does not, or it cannot be compiled any more.
@@ -445,20 +448,20 @@ pub(crate) fn kept_pipeline(
     name: &str,
     version: &str,
 ) -> Option<Arc<Pipeline>> {
-    let shelf = VersionHistory::new(directory.rules_path());
-    compiled_again(plan, shelf.state().ok()?, &shelf, name, version)
+    let history = VersionHistory::new(directory.rules_path());
+    compiled_again(plan, history.state().ok()?, &history, name, version)
 }
 
 fn compiled_again(
     plan: &Plan,
     mut state: RulesState,
-    shelf: &VersionHistory,
+    history: &VersionHistory,
     name: &str,
     version: &str,
 ) -> Option<Arc<Pipeline>> {
     let of_pipeline = state.pipelines.get_mut(name)?;
     of_pipeline.back = Some(PinnedVersion { version: version.to_owned(), over: String::new() });
-    let mut layers = kept_layers(&state, Some(shelf)).ok()?;
+    let mut layers = kept_layers(&state, Some(history)).ok()?;
     layers.files_may_be_broken = true;
     let config = plan.read_again(&layers);
     let kept = Plan::compile_with(&config, &plan.numbers).ok()?;
@@ -550,7 +553,7 @@ impl Engine {
         let state = self.standing();
         let versions = state.standing(name).map(|standing| &standing.versions[..]).unwrap_or_default();
         let meant: Vec<_> = versions.iter().filter(|known| known.version.starts_with(version)).collect();
-        let shelf = self.version_history.as_ref().ok_or(ReloadError::NoDirectory)?;
+        let history = self.version_history.as_ref().ok_or(ReloadError::NoDirectory)?;
         let [meant] = meant[..] else {
             let known: Vec<&str> = versions.iter().map(|known| known.version.as_str()).collect();
             let help = match known.is_empty() {
@@ -566,7 +569,7 @@ impl Engine {
             by: meant.by.clone(),
             who: meant.who.clone(),
         };
-        Ok(VersionText { info, text: shelf.read(meant)?.text })
+        Ok(VersionText { info, text: history.read(meant)?.text })
     }
 
     /// Returns for each rule of a pipeline the time since which it is as it is, by the newest versions that are kept; rules that are
@@ -678,7 +681,7 @@ impl Engine {
         if let Some(directory) =
             self.directory.as_ref().filter(|_| !dry && !plan.numbers.includes(&new.numbers))
         {
-            let allot = |wanted: &NumberRegister| {
+            let allot = |wanted: &NumberRegistry| {
                 directory.allot_numbers(self.shared.as_ref().map(|shared| &*shared.numbers), wanted)
             };
             new = numbered::<ReloadError>(new, &config, Some((&plan, is_over)), allot)?;
@@ -690,8 +693,8 @@ impl Engine {
         if dry {
             return Ok(reloaded);
         }
-        if let (Some(registers), Some(_)) = (&self.shared, proposal.pipeline()) {
-            share(&*registers.rules, &mut state)?;
+        if let (Some(registries), Some(_)) = (&self.shared, proposal.pipeline()) {
+            share(&*registries.rules, &mut state)?;
         }
         for pipeline in &mut new.pipelines {
             let same = |old: &&Arc<Pipeline>| {
@@ -705,12 +708,12 @@ impl Engine {
                 *pipeline = Arc::clone(old);
             }
         }
-        if let Some(shelf) = &self.version_history {
+        if let Some(history) = &self.version_history {
             for (pipeline, document) in new.pipelines.iter().zip(config.documents()) {
                 let newest = state.standing(&pipeline.name).and_then(|standing| standing.versions.last());
                 if newest.is_none_or(|newest| newest.version != pipeline.version) {
                     let by = proposal.by();
-                    let mut version = shelf.keep(&pipeline.version, document.keep(), Some(now), by)?;
+                    let mut version = history.keep(&pipeline.version, document.keep(), Some(now), by)?;
                     version.who = who.map(|who| who.chars().take(WHO_CHARS_MAX).collect());
                     state.note(&pipeline.name, version, new.node.versions);
                 }
@@ -724,7 +727,7 @@ impl Engine {
                 if let Some(version) = decides.filter(|version| !is_kept(version))
                     && let Some(snapshot) = document.keep_candidate()
                 {
-                    let mut version = shelf.keep(version, snapshot, Some(now), "canary")?;
+                    let mut version = history.keep(version, snapshot, Some(now), "canary")?;
                     version.who = who.map(|who| who.chars().take(WHO_CHARS_MAX).collect());
                     state.note_canary(&pipeline.name, version, new.node.versions);
                 }
@@ -742,8 +745,8 @@ impl Engine {
         if new.catalog != plan.catalog {
             self.ledger.set_catalog(new.catalog.clone())?;
         }
-        if let Some(shelf) = self.version_history.as_ref().filter(|_| state != *self.standing()) {
-            shelf.save(&state)?;
+        if let Some(history) = self.version_history.as_ref().filter(|_| state != *self.standing()) {
+            history.save(&state)?;
         }
         self.set_watched(new.files.clone());
         self.take_over_exceptions(&new);
@@ -756,11 +759,11 @@ impl Engine {
     /// Takes over what other nodes have posted since this one last looked; `None` if that is nothing. Blocks.
     ///
     /// # Errors
-    /// [`ReloadError`] if the register cannot be asked, or what was posted does not fit here: then the old rules stay in force.
+    /// [`ReloadError`] if the registry cannot be asked, or what was posted does not fit here: then the old rules stay in force.
     pub fn adopt_posted(&self, now: Time) -> Result<Option<ReloadOutcome>, ReloadError> {
-        let Some(registers) = &self.shared else { return Ok(None) };
+        let Some(registries) = &self.shared else { return Ok(None) };
         let known = self.standing().shared.clone();
-        let last = registers.rules.last().map_err(ReloadError::Shared)?;
+        let last = registries.rules.last().map_err(ReloadError::Shared)?;
         if last == known {
             return Ok(None);
         }
@@ -768,10 +771,10 @@ impl Engine {
             // A failover has forgotten what was posted last: this node still has it, and says it again.
             let _only = self.changing.lock();
             let text = shared_text(&self.standing())?;
-            registers.rules.put(&last.behind(&text), text).map_err(ReloadError::Shared)?;
+            registries.rules.put(&last.behind(&text), text).map_err(ReloadError::Shared)?;
             return Ok(None);
         }
-        let text = registers.rules.text(&last).map_err(ReloadError::Shared)?;
+        let text = registries.rules.text(&last).map_err(ReloadError::Shared)?;
         self.change(Proposal::Shared { state: &last, text: &text }, now, false).map(Some)
     }
 

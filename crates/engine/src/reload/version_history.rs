@@ -147,12 +147,12 @@ impl RulesState {
     }
 
     /// Goes on without versions that were gone back to and cannot be read; says which.
-    pub(super) fn let_go_of_unreadable(&mut self, shelf: &VersionHistory) -> Vec<String> {
+    pub(super) fn let_go_of_unreadable(&mut self, history: &VersionHistory) -> Vec<String> {
         let mut told = Vec::new();
         for (pipeline, standing) in &mut self.pipelines {
             let Some(PinnedVersion { version, .. }) = &standing.back else { continue };
             let why = match standing.versions.iter().find(|kept| kept.version == *version) {
-                Some(kept) => shelf.read(kept).err().map(|error| error.to_string()),
+                Some(kept) => history.read(kept).err().map(|error| error.to_string()),
                 None => Some("it is not in the list of versions".to_owned()),
             };
             if let Some(why) = why {

@@ -210,8 +210,8 @@ impl AgreementCount {
             Some(counts) => counts.add(outcome.verdict),
             None => self.agreement.is_partial = true,
         }
-        let mut votes: Vec<(usize, ReviewVerdict)> = Vec::with_capacity(item.words.len());
-        for vote in &item.words {
+        let mut votes: Vec<(usize, ReviewVerdict)> = Vec::with_capacity(item.votes.len());
+        for vote in &item.votes {
             let next = self.records.len();
             let Some(number) = entry_or(&mut self.numbers, vote.by.clone(), REVIEWERS_MAX, next) else {
                 self.agreement.is_partial = true;
@@ -344,7 +344,7 @@ mod tests {
     use event::{Kind, Shingle, Space, Time};
     use judge::Action;
 
-    use super::super::item::{ReviewEscalation, ReviewOutcome, ReviewWord};
+    use super::super::item::{ReviewEscalation, ReviewOutcome, ReviewVote};
     use super::*;
 
     const START: Time = Time::from_seconds(1_779_012_000);
@@ -377,12 +377,12 @@ mod tests {
         check(u64::MAX, u64::MAX, u64::MAX, u64::MAX, None);
     }
 
-    fn item(id: u64, words: &[(&str, bool, i64)], refused: bool, rules: &[&str], key: u64) -> ReviewItem {
+    fn item(id: u64, votes: &[(&str, bool, i64)], refused: bool, rules: &[&str], key: u64) -> ReviewItem {
         let verdict = |is_refused: bool| {
             if is_refused { ReviewVerdict::Refuse } else { ReviewVerdict::Publish }
         };
         let escalation = |why: &str| ReviewEscalation { by: None, time: START, why: why.to_owned() };
-        let differ = words.iter().any(|(_, word, _)| *word != refused);
+        let differ = votes.iter().any(|(_, vote, _)| *vote != refused);
         ReviewItem {
             id: RecordId(id),
             event_id: None,
@@ -396,9 +396,9 @@ mod tests {
             keys: vec![(Kind(1), Shingle(key))],
             claim: None,
             escalation: differ.then(|| escalation("reviewers disagree")),
-            words: words
+            votes: votes
                 .iter()
-                .map(|(by, is_refused, seconds)| ReviewWord {
+                .map(|(by, is_refused, seconds)| ReviewVote {
                     by: (*by).to_owned(),
                     verdict: verdict(*is_refused),
                     time: START + Span::seconds(*seconds),

@@ -19,10 +19,10 @@ pub(crate) const RULES_MAX: usize = 16;
 pub(crate) const KEYS_MAX: usize = 64;
 /// See [`KEYS_MAX`].
 pub(crate) const KEYS_OF_KIND_MAX: usize = 8;
-/// Most words of reviewers that an item keeps.
-pub(crate) const WORDS_MAX: usize = 32;
+/// Most votes of reviewers that an item keeps.
+pub(crate) const VOTES_MAX: usize = 32;
 
-/// The word of a reviewer on what is held, or was published.
+/// The vote of a reviewer on what is held, or was published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReviewVerdict {
@@ -36,7 +36,7 @@ impl ReviewVerdict {
     /// Both of them.
     pub const ALL: [ReviewVerdict; 2] = [ReviewVerdict::Publish, ReviewVerdict::Refuse];
 
-    /// The word for it in requests and answers.
+    /// Returns its name in requests and answers.
     pub const fn name(self) -> &'static str {
         match self {
             ReviewVerdict::Publish => "publish",
@@ -60,11 +60,11 @@ impl fmt::Display for ReviewVerdict {
 }
 
 impl FromStr for ReviewVerdict {
-    type Err = ReviewWordError;
+    type Err = ReviewNameError;
 
-    fn from_str(text: &str) -> Result<ReviewVerdict, ReviewWordError> {
+    fn from_str(text: &str) -> Result<ReviewVerdict, ReviewNameError> {
         let known = ReviewVerdict::ALL.into_iter().find(|verdict| verdict.name() == text);
-        known.ok_or(ReviewWordError("`publish` or `refuse`"))
+        known.ok_or(ReviewNameError("`publish` or `refuse`"))
     }
 }
 
@@ -86,7 +86,7 @@ impl ReviewState {
     pub const ALL: [ReviewState; 4] =
         [ReviewState::Open, ReviewState::Claimed, ReviewState::Escalated, ReviewState::Decided];
 
-    /// The word for it in requests, answers and metrics.
+    /// Returns its name in requests, answers and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             ReviewState::Open => "open",
@@ -103,17 +103,17 @@ impl fmt::Display for ReviewState {
     }
 }
 
-/// A word that is none of those expected.
+/// A name that is none of those expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReviewWordError(pub(super) &'static str);
+pub struct ReviewNameError(pub(super) &'static str);
 
-impl fmt::Display for ReviewWordError {
+impl fmt::Display for ReviewNameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "expected {}", self.0)
     }
 }
 
-impl std::error::Error for ReviewWordError {}
+impl std::error::Error for ReviewNameError {}
 
 /// The claim of a reviewer who works on an item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,12 +135,12 @@ pub struct ReviewEscalation {
     pub why: String,
 }
 
-/// The word of one reviewer on an item.
+/// The vote of one reviewer on an item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReviewWord {
+pub struct ReviewVote {
     /// The reviewer.
     pub by: String,
-    /// The word.
+    /// The verdict.
     pub verdict: ReviewVerdict,
     /// The time at which it was given.
     pub time: Time,
@@ -195,8 +195,8 @@ pub struct ReviewItem {
     pub claim: Option<ReviewClaim>,
     /// The escalation, if a lead is to decide.
     pub escalation: Option<ReviewEscalation>,
-    /// The words of reviewers, one of each, in the order in which they were given.
-    pub words: Vec<ReviewWord>,
+    /// The votes of reviewers, one of each, in the order in which they were given.
+    pub votes: Vec<ReviewVote>,
     /// The comments.
     pub comments: Vec<ReviewComment>,
     /// The outcome, once it is decided.
@@ -224,9 +224,9 @@ impl ReviewItem {
         self.time + within
     }
 
-    /// Returns the word of a reviewer.
-    pub fn word_of(&self, by: &str) -> Option<&ReviewWord> {
-        self.words.iter().find(|word| word.by == by)
+    /// Returns the vote of a reviewer.
+    pub fn vote_of(&self, by: &str) -> Option<&ReviewVote> {
+        self.votes.iter().find(|vote| vote.by == by)
     }
 
     /// The keys, whole.

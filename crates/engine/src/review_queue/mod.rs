@@ -11,7 +11,7 @@ mod tests;
 pub use agreement::{ReviewAgreement, ReviewerRecord, UnequalKey, VerdictCounts, VotePairCounts, VoteTimes};
 pub use item::{
     REVIEW_COMMENTS_MAX, REVIEW_TEXT_BYTES_MAX, ReviewClaim, ReviewComment, ReviewEscalation, ReviewItem,
-    ReviewOutcome, ReviewState, ReviewVerdict, ReviewWord, ReviewWordError,
+    ReviewNameError, ReviewOutcome, ReviewState, ReviewVerdict, ReviewVote,
 };
 pub use queue::ReviewQueue;
 pub(crate) use store::IMAGES;

@@ -176,17 +176,17 @@ impl ReviewQueue {
         count.finish(unequal)
     }
 
-    /// Returns the items that share a key and wait for a reviewer's word, the oldest first, at most so many; and as many others
+    /// Returns the items that share a key and wait for a reviewer's vote, the oldest first, at most so many; and as many others
     /// at most, which he cannot decide now.
     pub fn alike(
         &self,
         key: Key,
-        word: (&str, ReviewVerdict),
+        vote: (&str, ReviewVerdict),
         most: usize,
         plan: &ReviewPlan,
         now: Time,
     ) -> AlikeReviews {
-        self.shared.state.lock().table.alike(key, word, most, plan, now)
+        self.shared.state.lock().table.alike(key, vote, most, plan, now)
     }
 
     /// Queues items. Answers what became of each.
@@ -266,7 +266,7 @@ impl ReviewQueue {
         self.change(|table| table.comment(id, by, text, now)).await
     }
 
-    /// Checks whether a reviewer may have this word on an item now.
+    /// Checks whether a reviewer may vote so on an item now.
     ///
     /// # Errors
     /// As [`ReviewQueue::decide`].
@@ -283,7 +283,7 @@ impl ReviewQueue {
         state.table.get(id).map(Arc::clone).ok_or(ReviewError::Unknown(id))
     }
 
-    /// Takes a reviewer's word. Answers whether anything has changed.
+    /// Takes a reviewer's vote. Answers whether anything has changed.
     ///
     /// # Errors
     /// [`ReviewError`].

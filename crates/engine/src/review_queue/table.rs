@@ -5,7 +5,7 @@
 //!          ▼                       │        agreement
 //! push ─► open ─────── claim ─► claimed ──── decide ───► decided
 //!          │                       │                       ▲
-//!          └─ escalate, or two words that differ ─► escalated ── a lead decides
+//!          └─ escalate, or two votes that differ ─► escalated ── a lead decides
 //! ```
 //!
 //! Whoever decides need not have claimed, but nobody decides what another has claimed.
@@ -21,7 +21,7 @@ use plan::ReviewPlan;
 
 use super::item::{
     REVIEW_COMMENTS_MAX, ReviewClaim, ReviewComment, ReviewEscalation, ReviewItem, ReviewOutcome,
-    ReviewState, ReviewVerdict, ReviewWord, WORDS_MAX,
+    ReviewState, ReviewVerdict, ReviewVote, VOTES_MAX,
 };
 
 /// Items that one page looks at. A page of a rare filter may have fewer items than were asked for, and a next one.
@@ -47,13 +47,13 @@ pub enum ReviewError {
     /// The item is not claimed by who releases it.
     #[error("it is not claimed by {0}")]
     NotClaimed(String),
-    /// A reviewer has had a word on it already, and another is to have one.
-    #[error("{0} has had a word on it already: another reviewer is asked")]
+    /// A reviewer has voted on it already, and another is to vote.
+    #[error("{0} has voted on it already: another reviewer is asked")]
     Spoken(String),
     /// The item is escalated, and only leads decide it.
     #[error("it is escalated: only those whom `leads` of [review] names decide it")]
     Escalated,
-    /// The item has as many comments or words as one may have.
+    /// The item has as many comments or votes as one may have.
     #[error("it has as many {0} as it may have")]
     Full(&'static str),
     /// The class of feedback is none of the pipeline's, or says something else than the verdict.
@@ -141,11 +141,11 @@ pub struct ReviewCensus {
 /// Items that share a key.
 #[derive(Debug, Default)]
 pub struct AlikeReviews {
-    /// Items that wait for a reviewer's word.
+    /// Items that wait for a reviewer's vote.
     pub waiting: Vec<Arc<ReviewItem>>,
     /// Items that he cannot decide now, and why.
     pub passed_over: Vec<(RecordId, ReviewError)>,
-    /// True if more wait for his word.
+    /// True if more wait for his vote.
     pub has_more: bool,
 }
 
@@ -310,7 +310,7 @@ impl ReviewTable {
         entries.map(|(key, id)| (*key, *id, verdict(id))).collect()
     }
 
-    /// Returns the items that share a key and wait for a reviewer's word, the oldest first, at most so many; and as many others
+    /// Returns the items that share a key and wait for a reviewer's vote, the oldest first, at most so many; and as many others
     /// at most, which he cannot decide now. Those on which he has said the same are neither.
     pub(crate) fn alike(
         &self,
@@ -323,7 +323,7 @@ impl ReviewTable {
         let mut alike = AlikeReviews::default();
         let waiting = self.with_key(key).filter(|item| item.outcome.is_none());
         for item in waiting.take(SCANNED_MAX) {
-            if item.escalation.is_none() && item.word_of(by).is_some_and(|word| word.verdict == verdict) {
+            if item.escalation.is_none() && item.vote_of(by).is_some_and(|vote| vote.verdict == verdict) {
                 continue;
             }
             match self.may_decide(item.id, by, verdict, plan, now) {
@@ -461,7 +461,7 @@ impl ReviewTable {
         changed.map(|(item, ())| item)
     }
 
-    /// Checks whether a reviewer may have this word on an item now.
+    /// Checks whether a reviewer may vote so on an item now.
     ///
     /// # Errors
     /// As [`ReviewTable::decide`].
@@ -474,7 +474,7 @@ impl ReviewTable {
         now: Time,
     ) -> Result<(), ReviewError> {
         let item = self.items.get(&id).ok_or(ReviewError::Unknown(id))?;
-        let said = item.word_of(by).map(|word| word.verdict);
+        let said = item.vote_of(by).map(|vote| vote.verdict);
         match item.outcome {
             // Said again, as by somebody whose answer was lost.
             Some(_) if said == Some(verdict) => Ok(()),
@@ -484,16 +484,16 @@ impl ReviewTable {
                 if item.escalation.is_some() {
                     may_speak(item, by, plan)?;
                 }
-                if said.is_none() && item.words.len() >= WORDS_MAX {
-                    return Err(ReviewError::Full("words"));
+                if said.is_none() && item.votes.len() >= VOTES_MAX {
+                    return Err(ReviewError::Full("votes"));
                 }
                 Ok(())
             }
         }
     }
 
-    /// Takes a reviewer's word. It decides the item once enough say the same, or if a lead says it of one that is escalated;
-    /// two words that differ escalate it. The same word again changes nothing. Answers whether anything has changed.
+    /// Takes a reviewer's vote. It decides the item once enough say the same, or if a lead says it of one that is escalated;
+    /// two votes that differ escalate it. The same vote again changes nothing. Answers whether anything has changed.
     pub(crate) fn decide(
         &mut self,
         id: RecordId,
@@ -504,17 +504,17 @@ impl ReviewTable {
     ) -> Result<(Arc<ReviewItem>, bool), ReviewError> {
         self.may_decide(id, by, verdict, plan, now)?;
         let known = self.items.get(&id).ok_or(ReviewError::Unknown(id))?;
-        let is_said = known.word_of(by).is_some_and(|word| word.verdict == verdict);
+        let is_stated = known.vote_of(by).is_some_and(|vote| vote.verdict == verdict);
         // A lead says the same again where it has come to an escalation since.
-        if is_said && (known.outcome.is_some() || known.escalation.is_none()) {
+        if is_stated && (known.outcome.is_some() || known.escalation.is_none()) {
             return Ok((Arc::clone(known), false));
         }
         let (item, ()) = self.change(id, |item| {
             item.claim = None;
-            item.words.retain(|word| word.by != by);
-            item.words.push(ReviewWord { by: by.to_owned(), verdict, time: now });
-            let alike = item.words.iter().filter(|word| word.verdict == verdict).count();
-            let differ = alike < item.words.len();
+            item.votes.retain(|vote| vote.by != by);
+            item.votes.push(ReviewVote { by: by.to_owned(), verdict, time: now });
+            let alike = item.votes.iter().filter(|vote| vote.verdict == verdict).count();
+            let differ = alike < item.votes.len();
             if item.escalation.is_some() || !differ && alike >= plan.agreement {
                 let in_time = now <= item.due(plan.within);
                 item.outcome = Some(ReviewOutcome { verdict, time: now, in_time });
@@ -564,14 +564,14 @@ fn is_free(item: &ReviewItem, by: &str, now: Time) -> Result<(), ReviewError> {
     }
 }
 
-/// Checks that a reviewer's word is what an item waits for.
+/// Checks that a reviewer's vote is what an item waits for.
 fn may_speak(item: &ReviewItem, by: &str, plan: &ReviewPlan) -> Result<(), ReviewError> {
     let is_lead = plan.leads.iter().any(|lead| lead == by);
     match (item.escalation.is_some(), plan.leads.is_empty()) {
         (true, false) if !is_lead => Err(ReviewError::Escalated),
-        // A lead who disagreed with somebody has the last word.
+        // A lead who disagreed with somebody has the last vote.
         (true, false) => Ok(()),
-        _ if item.word_of(by).is_some() => Err(ReviewError::Spoken(by.to_owned())),
+        _ if item.vote_of(by).is_some() => Err(ReviewError::Spoken(by.to_owned())),
         _ => Ok(()),
     }
 }

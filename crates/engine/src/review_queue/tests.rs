@@ -42,7 +42,7 @@ fn item(id: u64, action: Action, exposure: f64, keys: u8, time: Time) -> ReviewI
         keys: keys.map(|key| (Kind(1 + key % 2), Shingle(u64::from(key)))).collect(),
         claim: None,
         escalation: None,
-        words: Vec::new(),
+        votes: Vec::new(),
         comments: Vec::new(),
         outcome: None,
     }
@@ -68,7 +68,7 @@ fn all(queue: &ReviewQueue, now: Time) -> BTreeMap<RecordId, ReviewItem> {
     found
 }
 
-/// The word for what was said.
+/// The name of what was said.
 fn told<T>(result: &Result<T, ReviewError>) -> &'static str {
     match result {
         Ok(_) => "ok",
@@ -125,7 +125,7 @@ struct ModelItem {
     item: ReviewItem,
     claim: Option<(usize, Time)>,
     escalated: bool,
-    words: Vec<(usize, bool)>,
+    votes: Vec<(usize, bool)>,
     comments: usize,
     outcome: Option<(bool, Time)>,
 }
@@ -154,17 +154,17 @@ impl Model {
         self.claimant(item).filter(|other| *other != by).map(|_| "claimed")
     }
 
-    /// Says why somebody's word is not waited for.
+    /// Says why somebody's vote is not waited for.
     fn unwanted(&self, item: &ModelItem, by: usize) -> Option<&'static str> {
         let has_leads = !self.plan.leads.is_empty();
         if item.escalated && has_leads {
             return (!self.is_lead(by)).then_some("escalated");
         }
-        item.words.iter().any(|(other, _)| *other == by).then_some("spoken")
+        item.votes.iter().any(|(other, _)| *other == by).then_some("spoken")
     }
 
     fn may_decide(&self, item: &ModelItem, by: usize, refuse: bool) -> &'static str {
-        let said = item.words.iter().find(|(other, _)| *other == by).map(|(_, word)| *word);
+        let said = item.votes.iter().find(|(other, _)| *other == by).map(|(_, vote)| *vote);
         if item.outcome.is_some() {
             return if said == Some(refuse) { "ok" } else { "decided" };
         }
@@ -175,17 +175,17 @@ impl Model {
     fn decide(&mut self, id: u64, by: usize, refuse: bool) -> &'static str {
         let Some(item) = self.items.get(&id) else { return "unknown" };
         let answer = self.may_decide(item, by, refuse);
-        let is_repeated = item.words.contains(&(by, refuse)) && !(item.escalated && item.outcome.is_none());
+        let is_repeated = item.votes.contains(&(by, refuse)) && !(item.escalated && item.outcome.is_none());
         if answer != "ok" || is_repeated {
             return answer;
         }
         let (agreement, now) = (self.plan.agreement, self.now);
         let item = self.items.get_mut(&id).unwrap();
         item.claim = None;
-        item.words.retain(|(other, _)| *other != by);
-        item.words.push((by, refuse));
-        let alike = item.words.iter().filter(|(_, word)| *word == refuse).count();
-        match alike == item.words.len() {
+        item.votes.retain(|(other, _)| *other != by);
+        item.votes.push((by, refuse));
+        let alike = item.votes.iter().filter(|(_, vote)| *vote == refuse).count();
+        match alike == item.votes.len() {
             _ if item.escalated => item.outcome = Some((refuse, now)),
             true if alike >= agreement => item.outcome = Some((refuse, now)),
             true => {}
@@ -215,8 +215,8 @@ impl Model {
             self.items.remove(&victim);
         }
         let id = item.id.0;
-        let (claim, escalated, words, comments, outcome) = (None, false, Vec::new(), 0, None);
-        self.items.insert(id, ModelItem { item, claim, escalated, words, comments, outcome });
+        let (claim, escalated, votes, comments, outcome) = (None, false, Vec::new(), 0, None);
+        self.items.insert(id, ModelItem { item, claim, escalated, votes, comments, outcome });
     }
 }
 
@@ -241,14 +241,14 @@ fn compare(queue: &ReviewQueue, model: &Model) {
             (None, None, false) => ReviewState::Open,
         };
         assert_eq!(found.state(now), state, "{id}");
-        let words: Vec<(&str, bool)> = found
-            .words
+        let votes: Vec<(&str, bool)> = found
+            .votes
             .iter()
-            .map(|word| (word.by.as_str(), word.verdict == ReviewVerdict::Refuse))
+            .map(|vote| (vote.by.as_str(), vote.verdict == ReviewVerdict::Refuse))
             .collect();
-        let expected_words: Vec<(&str, bool)> =
-            expected.words.iter().map(|(by, refuse)| (REVIEWERS[*by], *refuse)).collect();
-        assert_eq!(words, expected_words, "{id}");
+        let expected_votes: Vec<(&str, bool)> =
+            expected.votes.iter().map(|(by, refuse)| (REVIEWERS[*by], *refuse)).collect();
+        assert_eq!(votes, expected_votes, "{id}");
         assert_eq!(found.escalation.is_some(), expected.escalated, "{id}");
         assert_eq!(found.comments.len(), expected.comments, "{id}");
         let due = expected.item.time + model.plan.within;
@@ -394,12 +394,12 @@ fn run(steps: Vec<Step>, plan: ReviewPlan) {
                 assert_eq!(told(&found), model.decide(id, by, refuse), "{step:?}");
             }
             Step::DecideAlike { key, by, refuse, most } => {
-                let word = (REVIEWERS[by], verdict(refuse));
-                let alike = queue.alike(key_of(key), word, usize::from(most), &plan, now);
+                let vote = (REVIEWERS[by], verdict(refuse));
+                let alike = queue.alike(key_of(key), vote, usize::from(most), &plan, now);
                 let wanted = |item: &&ModelItem| {
-                    let is_said = !item.escalated && item.words.contains(&(by, refuse));
+                    let is_stated = !item.escalated && item.votes.contains(&(by, refuse));
                     let has = item.item.whole_keys().any(|own| own == key_of(key));
-                    has && item.outcome.is_none() && !is_said && model.may_decide(item, by, refuse) == "ok"
+                    has && item.outcome.is_none() && !is_stated && model.may_decide(item, by, refuse) == "ok"
                 };
                 let expected: Vec<u64> =
                     model.items.values().filter(wanted).map(|item| item.item.id.0).collect();

@@ -84,7 +84,7 @@ impl Scope for LoggedScope<'_> {
     }
 
     fn is_aggregate(&self, name: &str) -> bool {
-        self.description.kinds.iter().any(|kind| kind.name == name && !kind.track.is_empty())
+        self.description.kinds.iter().any(|kind| kind.name == name && !kind.aggregate.is_empty())
     }
 
     fn is_distinct(&self, name: &str) -> bool {

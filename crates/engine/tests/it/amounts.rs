@@ -114,10 +114,10 @@ fn what_cannot_be_counted_is_refused() {
     check("value = \"cents\"", "value = \"user\"", "`user` is of type string");
     check("value = \"cents\"", "value = \"cent\"", "there is no fact `cent`");
     check("amounts = [\"spent\",", "amounts = [\"spend\",", "`spend` is none of the `counts` of `orders`");
-    check("amounts = [\"spent\", \"refused\", \"refunded\"]\n", "", "`value` is for tracks");
+    check("amounts = [\"spent\", \"refused\", \"refunded\"]\n", "", "`value` is for aggregates");
     let admit = "admit = { after = 3, rotate = \"1d\", keys = 1000 }\n\n[observe]";
     check("[observe]", admit, "`amounts` have no `admit`");
-    check("counts = [", "track = [\"sum\"]\nkeep = \"1d\"\ncounts = [", "has `track` and `counts`");
+    check("counts = [", "aggregate = [\"sum\"]\nkeep = \"1d\"\ncounts = [", "has `aggregate` and `counts`");
 }
 
 /// Votes add what the order was for, and take the same back: on what is learned, on decisions, and in a replay.
@@ -190,7 +190,7 @@ of = "user"
 [[statistic]]
 name = "karma"
 keys = ["karma"]
-track = ["count", "sum", "min"]
+aggregate = ["count", "sum", "min"]
 decay = ["30d"]
 keep = "365d"
 observe = false
@@ -254,10 +254,14 @@ fn effects_add_to_aggregates_and_subtract() {
         assert!(found.contains(message), "{found}");
     };
     check("observe = false\n", "", "`sum` has no value");
-    check("track = [\"count\", \"sum\", \"min\"]", "track = [\"count\"]\nvalue = \"user\"", "has no `value`");
+    check(
+        "aggregate = [\"count\", \"sum\", \"min\"]",
+        "aggregate = [\"count\"]\nvalue = \"user\"",
+        "has no `value`",
+    );
     check("add karma by 3", "add karma by 2.5", "`2.5` cannot be added");
-    check("add karma by 3", "add karma.sum by 3", "has a track and no counters");
+    check("add karma by 3", "add karma.sum by 3", "has an aggregate and no counters");
     let events = KARMA.replacen("observe = false\n", "", 1).replacen("\"sum\", \"min\"", "\"first\"", 1);
     let found = plan(&events).unwrap_err();
-    assert!(found.contains("effects add to a track with `observe = false`"), "{found}");
+    assert!(found.contains("effects add to an aggregate with `observe = false`"), "{found}");
 }

@@ -145,7 +145,7 @@ fn comments() {
             ("one text, fifteen accounts", 8),
             ("spun texts, thirty accounts", 20),
             ("messenger instead of links", 3),
-            ("messenger in disguise", 3),
+            ("obfuscated messenger", 3),
             ("one text, other names and words", 12),
             ("one device, many accounts", 12),
             ("flood of one place", 26),

@@ -10,7 +10,7 @@ use plan::{Config, Overrides, Pipeline, Plan};
 
 use crate::tables::{self, labelled_mail};
 
-struct Judged {
+struct JudgedJournal {
     _parent: tempfile::TempDir,
     directory: Directory,
     engine: Engine,
@@ -21,7 +21,7 @@ struct Judged {
 /// The samples are of many years, and when a key is forgotten that has expired is nobody's promise: here none is.
 const KEPT: &str = "\n[[statistic]]\nname = \"mass\"\nkeep = \"36500d\"\n";
 
-fn judged() -> Judged {
+fn judged() -> JudgedJournal {
     let parent = tempfile::tempdir().unwrap();
     let preset = plan::preset::find("mail").unwrap();
     let directory = Directory::create(&parent.path().join("data"), &[preset]).unwrap();
@@ -30,7 +30,7 @@ fn judged() -> Judged {
     let (engine, decisions, _) = labelled_mail(&directory);
     let labels = crate::corpora::mbox().iter().map(|(name, _)| crate::tables::label(name)).collect();
     engine.journal().unwrap().sync().unwrap();
-    Judged { _parent: parent, directory, engine, decisions, labels }
+    JudgedJournal { _parent: parent, directory, engine, decisions, labels }
 }
 
 fn pipeline(text: &str) -> Arc<Pipeline> {
@@ -39,7 +39,7 @@ fn pipeline(text: &str) -> Arc<Pipeline> {
     Arc::clone(&plan.pipelines[0])
 }
 
-impl Judged {
+impl JudgedJournal {
     fn report(&self, text: &str, question: BacktestQuery) -> BacktestReport {
         // Beside the writer, which has it open.
         let archive = JournalArchive::open(&self.directory.journal_path()).unwrap();
@@ -197,7 +197,7 @@ fn what_is_being_written_is_left_out() {
     }
 }
 
-impl Judged {
+impl JudgedJournal {
     fn replayed(&self, text: &str, question: BacktestQuery) -> BacktestReport {
         replayed(&self.directory, &format!("{text}{KEPT}"), question)
     }

@@ -55,7 +55,7 @@ windows = ["1m x 60", "1h x 48"]
 [[statistic]]
 name = "karma"
 keys = ["karma"]
-track = ["count", "sum", "min", "max"]
+aggregate = ["count", "sum", "min", "max"]
 decay = ["1h"]
 keep = "30d"
 observe = false

@@ -9,7 +9,7 @@ use event::{Event, Time, Value};
 use judge::Action;
 use plan::{CanaryScope, Config, Overrides, Plan};
 
-use crate::registers::{Alone, open_with};
+use crate::registries::{LoneNode, open_with};
 
 const NOW: Time = Time::from_seconds(1_780_000_000);
 
@@ -183,7 +183,7 @@ fn a_canary_can_be_of_some_nodes() {
     let home = Home::new();
     let config = Config::load(&home.directory.config_path(), &Overrides::default());
     // This node has the number 1.
-    let engine = open_with(&home.directory, &config, Alone::registers());
+    let engine = open_with(&home.directory, &config, LoneNode::registries());
     candidate(&engine, ALL);
     for (nodes, of_candidate) in [(&[][..], true), (&[2, 3], false), (&[2, 1], true)] {
         canary(&engine, 1.0, nodes).unwrap();

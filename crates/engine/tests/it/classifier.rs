@@ -154,7 +154,7 @@ fn taught() -> Engine {
 }
 
 /// All that classifiers say of some texts, to the last bit.
-fn all_said(engine: &Engine) -> Vec<(String, Value)> {
+fn all_verdicts(engine: &Engine) -> Vec<(String, Value)> {
     let texts = BAD.iter().chain(&GOOD).chain(&["cheap money", "the garden", "something else"]);
     let said = texts.flat_map(|text| facts(engine, text, "anna"));
     said.filter(|(name, _)| name.starts_with("words.") || name.starts_with("own.")).collect()
@@ -175,13 +175,13 @@ fn what_was_learned_is_said_and_judged_by() {
 #[test]
 fn the_same_said_twice_counts_once_and_another_word_takes_its_place() {
     let engine = taught();
-    let before = all_said(&engine);
+    let before = all_verdicts(&engine);
     let again = learn(&engine, BAD[0], "spam");
     assert_eq!((again.tokens, again.duplicate), (0, true));
-    assert_eq!(all_said(&engine), before);
+    assert_eq!(all_verdicts(&engine), before);
 
     assert!(learn(&engine, BAD[0], "ham").tokens > 0);
-    let turned = all_said(&engine);
+    let turned = all_verdicts(&engine);
     assert_ne!(turned, before);
     assert_eq!([fact(&engine, "words.bad", "", "anna"), fact(&engine, "words.good", "", "anna")], [3.0, 5.0]);
     assert!(learn(&engine, BAD[0], "spam").tokens > 0);
@@ -194,17 +194,17 @@ fn what_is_forgotten_was_never_there() {
     for text in &BAD[..2] {
         learn(&engine, text, "spam");
     }
-    let before = all_said(&engine);
+    let before = all_verdicts(&engine);
     for (text, class) in [(GOOD[0], "ham"), (BAD[2], "spam"), (BAD[2], "ham"), (GOOD[1], "spam")] {
         assert!(learn(&engine, text, class).tokens > 0);
     }
-    assert_ne!(all_said(&engine), before);
+    assert_ne!(all_verdicts(&engine), before);
     for text in [GOOD[1], BAD[2], GOOD[0]] {
         assert!(learn(&engine, text, "forget").tokens > 0);
         assert_eq!(learn(&engine, text, "forget").tokens, 0);
     }
     // Known are tokens that count for a class: none of those is left.
-    assert_eq!(all_said(&engine), before);
+    assert_eq!(all_verdicts(&engine), before);
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn feedback_on_a_decision_teaches_what_learning_does() {
     for text in GOOD {
         learn(&engine, text, "ham");
     }
-    assert_eq!(all_said(&engine), all_said(&taught()));
+    assert_eq!(all_verdicts(&engine), all_verdicts(&taught()));
     assert_eq!(learn(&engine, BAD[0], "spam").tokens, 0, "however it is said");
 
     let explained = engine.explain(bad[1]).unwrap().classifiers;
@@ -283,10 +283,10 @@ fn feedback_on_a_decision_teaches_what_learning_does() {
     );
 
     engine.close().unwrap();
-    let before = all_said(&engine);
+    let before = all_verdicts(&engine);
     drop(engine);
     let engine = Engine::open(&directory, plan()).unwrap();
-    assert_eq!(all_said(&engine), before, "after a restart");
+    assert_eq!(all_verdicts(&engine), before, "after a restart");
     assert!(pollster::block_on(engine.feedback(bad[0], "forget", NOW)).unwrap().tokens > 10);
     assert_eq!(fact(&engine, "words.bad", "", "anna"), 3.0);
 }
@@ -313,7 +313,7 @@ fn the_order_of_learning_turns_nothing_round_and_neither_do_unequal_classes() {
 }
 
 #[test]
-fn lessons_at_once_add_up() {
+fn examples_at_once_add_up() {
     let engine = Arc::new(Engine::ephemeral(plan()).unwrap());
     std::thread::scope(|scope| {
         for _ in 0..4 {

@@ -21,15 +21,15 @@ use crate::tables::labelled_mail;
 const NOW: Time = Time::from_seconds(1_700_000_000);
 
 /// A journal of mail, written as rows and read, and then the same with its rows as columns.
-pub(crate) struct Rotated {
+pub(crate) struct RotatedJournal {
     pub(crate) parent: tempfile::TempDir,
     pub(crate) directory: Directory,
     pub(crate) decisions: Vec<engine::Decision>,
 }
 
-impl Rotated {
+impl RotatedJournal {
     /// Writes mail as rows, calls `before`, and lets them become columns.
-    pub(crate) fn new(before: impl FnOnce(&Directory, &Engine)) -> Rotated {
+    pub(crate) fn new(before: impl FnOnce(&Directory, &Engine)) -> RotatedJournal {
         let parent = tempfile::tempdir().unwrap();
         let preset = plan::preset::find("mail").unwrap();
         let directory = Directory::create(&parent.path().join("data"), &[preset]).unwrap();
@@ -45,7 +45,7 @@ impl Rotated {
         drop(engine);
         text += "segment = \"4KiB\"\n";
         fs::write(directory.config_path(), text).unwrap();
-        let rotated = Rotated { parent, directory, decisions };
+        let rotated = RotatedJournal { parent, directory, decisions };
         let engine = rotated.open();
         // The operator has said it, too: that would not be logged again.
         let said = engine::FeedbackInput { class: "ham", by: Some("ann@example.org") };
@@ -114,7 +114,7 @@ fn table(journal: &Journal) -> Vec<String> {
 #[test]
 fn columns_say_what_the_rows_said() {
     let (mut before, mut judged, mut lines) = (Vec::new(), None, Vec::new());
-    let rotated = Rotated::new(|directory, engine| {
+    let rotated = RotatedJournal::new(|directory, engine| {
         let journal = engine.journal().unwrap();
         before = records(journal);
         lines = table(journal);
@@ -146,7 +146,7 @@ fn columns_say_what_the_rows_said() {
 
 #[test]
 fn one_subject_is_erased_from_columns() {
-    let rotated = Rotated::new(|_, _| ());
+    let rotated = RotatedJournal::new(|_, _| ());
     let path = rotated.columns();
     // What a crash left of a conversion has the same records.
     let half = path.with_extension("half");
@@ -186,7 +186,7 @@ fn one_subject_is_erased_from_columns() {
 #[test]
 fn snapshots_link_columns_and_can_be_restored() {
     use std::os::unix::fs::MetadataExt;
-    let rotated = Rotated::new(|_, _| ());
+    let rotated = RotatedJournal::new(|_, _| ());
     let engine = rotated.open();
     let target = rotated.directory.snapshots_path().join(engine.snapshot(NOW, &|| false).unwrap());
     let (path, name) = (rotated.columns(), rotated.columns().file_name().unwrap().to_owned());

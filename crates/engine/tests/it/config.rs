@@ -131,52 +131,58 @@ fn statistic(text: &str) -> String {
 }
 
 #[test]
-fn a_statistic_has_counters_or_a_track() {
+fn a_statistic_has_counters_or_an_aggregate() {
     let check = |text: &str, expected: &[&str]| check(&statistic(text), expected);
-    let track = "track = [\"first\", \"last\", \"count\"]\nkeep = \"30d\"";
-    check(track, &[]);
+    let aggregate = "aggregate = [\"first\", \"last\", \"count\"]\nkeep = \"30d\"";
+    check(aggregate, &[]);
     check(
-        "track = [\"sum\", \"min\", \"max\"]\nvalue = \"n\"\ndecay = [\"1h\", \"1d\"]\nkeep = \"30d\"",
+        "aggregate = [\"sum\", \"min\", \"max\"]\nvalue = \"n\"\ndecay = [\"1h\", \"1d\"]\nkeep = \"30d\"",
         &[],
     );
-    check("track = []\ndecay = [\"1h\"]\nkeep = \"30d\"", &[]);
-    check("", &["10:1: [[statistic]] has neither `counts` nor `track` / `track = [...]` and `keep = ...`"]);
+    check("aggregate = []\ndecay = [\"1h\"]\nkeep = \"30d\"", &[]);
+    check(
+        "",
+        &["10:1: [[statistic]] has neither `counts` nor `aggregate` / `aggregate = [...]` and `keep = ...`"],
+    );
     check("counts = [\"a\"]", &["10:1: [[statistic]] has no `windows` / add `windows = [...]`"]);
     check("windows = [\"1h\"]", &["10:1: [[statistic]] has no `counts` / add `counts = [...]`"]);
     check(
-        &format!("{track}\ncounts = [\"a\"]\nwindows = [\"1h\"]"),
-        &["15:10: `s` has `track` and `counts` / make a [[kind]] of the same fact"],
+        &format!("{aggregate}\ncounts = [\"a\"]\nwindows = [\"1h\"]"),
+        &["15:10: `s` has `aggregate` and `counts` / make a [[kind]] of the same fact"],
     );
     check(
-        &format!("{track}\nreadings = [\"1h\"]"),
-        &["15:12: `s` has `track` and `readings` / leave `readings` out"],
+        &format!("{aggregate}\nreadings = [\"1h\"]"),
+        &["15:12: `s` has `aggregate` and `readings` / leave `readings` out"],
     );
     check(
         "counts = [\"a\"]\nwindows = [\"1h\"]\nvalue = \"n\"\ndecay = [\"1h\"]",
-        &["15:9: `value` is for tracks / add `track = [...]`", "16:9: `decay` is for tracks / leave it out"],
+        &[
+            "15:9: `value` is for aggregates / add `aggregate = [...]`",
+            "16:9: `decay` is for aggregates / leave it out",
+        ],
     );
-    check("track = [\"count\"]", &["13:9: a track has no `keep` / add `keep = \"30d\"`"]);
-    check("track = []\nkeep = \"1d\"", &["13:9: columns: there are none"]);
-    check("track = [\"last\", \"last\"]\nkeep = \"1d\"", &["13:9: columns: one is there twice"]);
+    check("aggregate = [\"count\"]", &["13:13: an aggregate has no `keep` / add `keep = \"30d\"`"]);
+    check("aggregate = []\nkeep = \"1d\"", &["13:13: columns: there are none"]);
+    check("aggregate = [\"last\", \"last\"]\nkeep = \"1d\"", &["13:13: columns: one is there twice"]);
     check(
-        "track = [\"cuont\"]\nkeep = \"1d\"",
-        &["13:10: `track` cannot be \"cuont\" / did you mean `count`?"],
+        "aggregate = [\"cuont\"]\nkeep = \"1d\"",
+        &["13:14: `aggregate` cannot be \"cuont\" / did you mean `count`?"],
     );
-    check("track = [\"sum\"]\nkeep = \"1d\"", &["13:10: `sum` has no value / add `value = ...`"]);
+    check("aggregate = [\"sum\"]\nkeep = \"1d\"", &["13:14: `sum` has no value / add `value = ...`"]);
     check(
-        "track = [\"count\"]\nvalue = \"n\"\nkeep = \"1d\"",
+        "aggregate = [\"count\"]\nvalue = \"n\"\nkeep = \"1d\"",
         &["14:9: nothing is kept of `value` / add `sum`, `min` or `max`"],
     );
     check(
-        "track = [\"sum\"]\nvalue = \"f\"\nkeep = \"1d\"",
+        "aggregate = [\"sum\"]\nvalue = \"f\"\nkeep = \"1d\"",
         &["14:9: `f` is of type float / an integer of a smaller unit, such as cents"],
     );
     check(
-        "track = [\"sum\"]\nvalue = \"m\"\nkeep = \"1d\"",
+        "aggregate = [\"sum\"]\nvalue = \"m\"\nkeep = \"1d\"",
         &["14:9: there is no fact `m` / did you mean `n`?"],
     );
     check(
-        "track = [\"count\"]\ndecay = [\"1s\", \"2s\", \"3s\", \"4s\", \"5s\"]\nkeep = \"1d\"",
+        "aggregate = [\"count\"]\ndecay = [\"1s\", \"2s\", \"3s\", \"4s\", \"5s\"]\nkeep = \"1d\"",
         &["14:34: `decay` has 5 half-lives / at most 4"],
     );
 }
@@ -184,7 +190,7 @@ fn a_statistic_has_counters_or_a_track() {
 #[test]
 fn admission_is_bounded() {
     let check = |admit: &str, expected: &[&str]| {
-        check(&statistic(&format!("track = [\"count\"]\nkeep = \"30d\"\nadmit = {admit}")), expected);
+        check(&statistic(&format!("aggregate = [\"count\"]\nkeep = \"30d\"\nadmit = {admit}")), expected);
     };
     check("{ after = 16, rotate = \"3d\", memory = \"64MiB\" }", &[]);
     check("{ after = 2, rotate = \"3d\", keys = 10_000_000 }", &[]);
@@ -208,7 +214,7 @@ fn admission_is_bounded() {
         &["15:44: `admit` has both `memory` and `keys` / leave one of them out"],
     );
     let keys = "{ after = 3, rotate = \"3d\", keys = 1_000_000_000 }";
-    let found = problems(&statistic(&format!("track = [\"count\"]\nkeep = \"30d\"\nadmit = {keys}")));
+    let found = problems(&statistic(&format!("aggregate = [\"count\"]\nkeep = \"30d\"\nadmit = {keys}")));
     assert!(
         found.contains("15:9: error: the sketch of `s` takes") && found.contains("raise `memory`"),
         "{found}"
@@ -225,7 +231,7 @@ fn sketches_of_presets_fit_into_little_memory() {
 #[test]
 fn memory_is_shared_with_sketches() {
     let text = statistic(
-        "track = [\"count\"]\nkeep = \"30d\"\nadmit = { after = 3, rotate = \"3d\", memory = \"64MiB\" }\n\
+        "aggregate = [\"count\"]\nkeep = \"30d\"\nadmit = { after = 3, rotate = \"3d\", memory = \"64MiB\" }\n\
          [ledger]\nmemory = \"256MiB\"",
     );
     let config = Config::from_text("test.toml", &text, &Overrides::default());
@@ -233,38 +239,42 @@ fn memory_is_shared_with_sketches() {
 }
 
 #[test]
-fn tracks_take_no_counters() {
-    let track = "track = [\"count\"]\nkeep = \"30d\"\n";
+fn aggregates_take_no_counters() {
+    let aggregate = "aggregate = [\"count\"]\nkeep = \"30d\"\n";
     let mend =
         "every event is added to it: what verdicts and feedback add is counted by a statistic with `counts`";
     let wrong = |at: &str, name: &str| format!("{at}: no statistic has a counter `{name}` / {mend}");
-    check(&statistic(&format!("{track}[observe]\nadd = [\"seen\"]")), &[&wrong("16:8", "seen")]);
-    check(&statistic(&format!("{track}[settle]\ncount = [\"reject\"]")), &[&wrong("16:1", "count")]);
-    check(&statistic(&format!("{track}[feedback]\nspam = [\"bad\"]")), &[&wrong("16:9", "bad")]);
+    check(&statistic(&format!("{aggregate}[observe]\nadd = [\"seen\"]")), &[&wrong("16:8", "seen")]);
+    check(&statistic(&format!("{aggregate}[settle]\ncount = [\"reject\"]")), &[&wrong("16:1", "count")]);
+    check(&statistic(&format!("{aggregate}[feedback]\nspam = [\"bad\"]")), &[&wrong("16:9", "bad")]);
 }
 
 #[test]
-fn rules_read_what_a_track_keeps() {
+fn rules_read_what_an_aggregate_keeps() {
     let check = |when: &str, expected: &[&str]| {
-        let track = "track = [\"last\", \"count\"]\ndecay = [\"1h\", \"1d\"]\nkeep = \"30d\"\n";
+        let aggregate = "aggregate = [\"last\", \"count\"]\ndecay = [\"1h\", \"1d\"]\nkeep = \"30d\"\n";
         check(
-            &statistic(&format!("{track}[[rule]]\nname = \"X\"\nscore = 1\nwhen = \"{when}\"\n")),
+            &statistic(&format!("{aggregate}[[rule]]\nname = \"X\"\nscore = 1\nwhen = \"{when}\"\n")),
             expected,
         );
     };
     check("k.count() > 3 && k.decayed('1d') > 0.5 && k.last_age() < duration('1d')", &[]);
     check(
         "k.max() > 3",
-        &["19:9: `X`: the track of `k` does not keep `max`: add \"max\" to `track` of its [[statistic]]"],
+        &[
+            "19:9: `X`: the aggregate of `k` does not keep `max`: add \"max\" to `aggregate` of its [[statistic]]",
+        ],
     );
     check(
         "k.first_age() > duration('1d')",
-        &["19:9: `X`: the track of `k` does not keep `first`: add \"first\" to `track` of its [[statistic]]"],
+        &[
+            "19:9: `X`: the aggregate of `k` does not keep `first`: add \"first\" to `aggregate` of its [[statistic]]",
+        ],
     );
     check(
         "k.decayed('2h') > 3",
         &[
-            "19:19: `X`: the track of `k` has no half-life 2h: it has 1h, 1d, and more may be added to `decay` of its [[statistic]]",
+            "19:19: `X`: the aggregate of `k` has no half-life 2h: it has 1h, 1d, and more may be added to `decay` of its [[statistic]]",
         ],
     );
     check("k.count('1h') > 3", &["19:9: `X`: `count` takes no argument / write `k.count()`"]);

@@ -37,7 +37,7 @@ of = "user"
 [[statistic]]
 name = "total"
 keys = ["total"]
-track = ["count", "sum", "min", "max"]
+aggregate = ["count", "sum", "min", "max"]
 decay = ["1d"]
 value = "price"
 decimals = 2
@@ -50,7 +50,7 @@ of = "user"
 [[statistic]]
 name = "karma"
 keys = ["karma"]
-track = ["sum"]
+aggregate = ["sum"]
 decimals = 1
 keep = "30d"
 observe = false

@@ -105,7 +105,7 @@ const SPACE: Space = Space(9);
 /// The time up to which images were let go.
 const FLOOR: Time = Time::from_seconds(1000);
 const WINDOWS: Kind = Kind(1);
-const TRACK: Kind = Kind(2);
+const AGGREGATE: Kind = Kind(2);
 const DISTINCT: Kind = Kind(3);
 const APPROX: Kind = Kind(4);
 const ONCE: Kind = Kind(5);
@@ -133,7 +133,7 @@ fn catalog() -> Catalog {
     let days = vec![Span::days(1), Span::days(2)];
     let measures = [
         (WINDOWS, Measure::Windows(windows.unwrap())),
-        (TRACK, Measure::Aggregate(AggregateLayout::new(columns, Span::days(30)).unwrap())),
+        (AGGREGATE, Measure::Aggregate(AggregateLayout::new(columns, Span::days(30)).unwrap())),
         (DISTINCT, Measure::distinct(tier("1d x 2"), days.clone())),
         (APPROX, Measure::approx(tier("1d x 2"), days, 10)),
         (ONCE, Measure::once(Span::hours(1))),
@@ -224,9 +224,13 @@ fn write_ledger(path: &Path) {
     }
     for (minute, value) in [(0, Some(40)), (60, Some(-7)), (30, None), (120, Some(1000))] {
         let time = NOW + Span::minutes(minute);
-        observe(&written, None, vec![(key(TRACK, 1), time, Addition::Value(value))]);
+        observe(&written, None, vec![(key(AGGREGATE, 1), time, Addition::Value(value))]);
     }
-    observe(&written, None, vec![(key(TRACK, 2), Time::from_seconds(-5), Addition::Value(Some(i64::MIN)))]);
+    observe(
+        &written,
+        None,
+        vec![(key(AGGREGATE, 2), Time::from_seconds(-5), Addition::Value(Some(i64::MIN)))],
+    );
     written.maintain(FLOOR).unwrap();
     for (day, values) in [(0, 0..5), (1, 3..9), (1, 4..6)] {
         for value in values {
@@ -274,13 +278,13 @@ fn check_ledger(ledger: &EmbeddedLedger) {
         assert_eq!(sums(&peek(WINDOWS, 100 + number, Span::minutes(number as i64)), 2), [2, 0, 2, 0]);
     }
 
-    let track = peek(TRACK, 1, Span::hours(2));
+    let aggregate = peek(AGGREGATE, 1, Span::hours(2));
     let at = |minutes| (NOW + Span::minutes(minutes)).0.cast_unsigned();
     let integer = |number: i64| number.cast_unsigned();
     let decayed = 40.0 / 4.0 - 7.0 / 2.0 + 1000.0;
     let expected = [at(0), at(120), 4, 1033, integer(-7), 1000, f64::to_bits(decayed)];
-    assert_eq!((0..7).map(|column| track.sum(0, column)).collect::<Vec<_>>(), expected);
-    let early = peek(TRACK, 2, Span::ZERO);
+    assert_eq!((0..7).map(|column| aggregate.sum(0, column)).collect::<Vec<_>>(), expected);
+    let early = peek(AGGREGATE, 2, Span::ZERO);
     assert_eq!((early.first, early.sum(0, 4)), (Some(Time::from_seconds(-5)), i64::MIN.cast_unsigned()));
 
     let pairs = peek(DISTINCT, 1, Span::days(1));

@@ -117,7 +117,7 @@ fn a_directory_of_keys_that_is_nearly_full_is_said() {
     let parent = tempfile::tempdir().unwrap();
     let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
     let engine = Engine::open(&directory, plan).unwrap();
-    let is_said = || {
+    let is_stated = || {
         engine.maintain(None).unwrap();
         engine.health().list().into_iter().find(|condition| condition.name == "ledger-directory")
     };
@@ -127,13 +127,13 @@ fn a_directory_of_keys_that_is_nearly_full_is_said() {
         event
     };
     keys(&engine, 0..1_000, &user);
-    assert_eq!(is_said(), None);
+    assert_eq!(is_stated(), None);
     let mut number = 1_000;
     while engine.census().unplaced == 0 && number < 400_000 {
         keys(&engine, number..number + 4_000, &user);
         number += 4_000;
     }
-    let condition = is_said().unwrap_or_else(|| panic!("{:?} after {number}", engine.census()));
+    let condition = is_stated().unwrap_or_else(|| panic!("{:?} after {number}", engine.census()));
     assert_eq!(condition.impact, engine::Impact::Degraded);
     assert!(condition.detail.contains("raise `memory` of [ledger]"), "{}", condition.detail);
 }

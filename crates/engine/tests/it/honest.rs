@@ -11,7 +11,7 @@ use crate::crowds::crowd;
 
 /// The judgements of an address, by action, and the rules of the first that was not accepted.
 #[derive(Default)]
-pub(crate) struct Judged {
+pub(crate) struct AddressJudgements {
     pub(crate) actions: BTreeMap<String, usize>,
     pub(crate) first: Option<(usize, Action, Vec<String>)>,
     /// The request of this address, counted from one, that was the first to be challenged, throttled or rejected.
@@ -24,10 +24,10 @@ pub(crate) fn is_acted_on(action: &Action) -> bool {
 }
 
 /// Judges the lines of a log in their order, by address.
-pub(crate) fn judged(log: &[u8]) -> BTreeMap<String, Judged> {
+pub(crate) fn judged(log: &[u8]) -> BTreeMap<String, AddressJudgements> {
     let engine = engine("web");
     let pipeline = Arc::clone(&engine.plan().pipelines[0]);
-    let mut found: BTreeMap<String, Judged> = BTreeMap::new();
+    let mut found: BTreeMap<String, AddressJudgements> = BTreeMap::new();
     for (number, line) in log.split(|byte| *byte == b'\n').enumerate() {
         let Ok(event) = content::web::access_log::event(line) else { continue };
         let Some(ip) = event.get("client.ip").map(ToString::to_string) else { continue };
@@ -48,8 +48,8 @@ pub(crate) fn judged(log: &[u8]) -> BTreeMap<String, Judged> {
 }
 
 /// Clients that were not always accepted, with their actions and the first reason.
-fn refused(judged: &BTreeMap<String, Judged>) -> Vec<String> {
-    let said = |(ip, judged): (&String, &Judged)| {
+fn refused(judged: &BTreeMap<String, AddressJudgements>) -> Vec<String> {
+    let said = |(ip, judged): (&String, &AddressJudgements)| {
         Some(format!("{ip} {:?}: {:?}", judged.actions, judged.first.as_ref()?))
     };
     judged.iter().filter_map(said).collect()

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::{Decision, Directory, Engine, KnownModels, LessonCounts, ModelCheck, RelearnError};
+use engine::{Decision, Directory, Engine, KnownModels, ModelCheck, RelearnError, TrainingCounts};
 use event::{Event, Value};
 use journal::RecordId;
 use plan::{Config, Overrides, Plan};
@@ -122,23 +122,23 @@ fn the_linear_model_learns_beside_the_counts() {
     }
 }
 
-/// The lessons of a killed process are in the log; those that a power failure took are learned again when they are taught again.
+/// The examples of a killed process are in the log; those that a power failure took are learned again when they are taught again.
 #[test]
-fn a_killed_process_loses_no_lesson() {
+fn a_killed_process_loses_no_example() {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("data");
     Directory::create(&path, &[]).unwrap();
-    let lessons = |engine: &Engine, numbers: std::ops::Range<usize>| -> usize {
+    let examples = |engine: &Engine, numbers: std::ops::Range<usize>| -> usize {
         let both = numbers.flat_map(|number| [(text(true, number), "spam"), (text(false, number), "ham")]);
         both.map(|(text, class)| learn(engine, &text, class)).sum()
     };
     let known = |engine: &Engine| linear(engine, &text(true, 100));
     let engine = open(&path);
-    assert!(lessons(&engine, 0..20) > 0);
+    assert!(examples(&engine, 0..20) > 0);
     // A minute of housekeeping.
     (0..6).for_each(|_| engine.maintain(Some(NOW)).unwrap());
     let kept = known(&engine);
-    assert!(lessons(&engine, 20..40) > 0);
+    assert!(examples(&engine, 20..40) > 0);
     assert!(learn(&engine, &text(true, 39), "ham") > 0, "somebody was wrong");
     assert!(learn(&engine, &text(true, 39), "spam") > 0);
     let whole = known(&engine);
@@ -151,7 +151,7 @@ fn a_killed_process_loses_no_lesson() {
     drop(engine);
     let engine = open(&killed);
     assert_eq!(known(&engine), whole);
-    assert_eq!(lessons(&engine, 0..40), 0, "the counts know all of it");
+    assert_eq!(examples(&engine, 0..40), 0, "the counts know all of it");
     assert_eq!(known(&engine), whole, "and so does the model");
     // Killed again before anything was written, and after.
     for name in ["again", "later"] {
@@ -171,15 +171,15 @@ fn a_killed_process_loses_no_lesson() {
     std::fs::remove_file(&left[0]).unwrap();
     let engine = open(&without);
     assert_eq!(known(&engine), kept);
-    assert_eq!(lessons(&engine, 0..40), 0);
+    assert_eq!(examples(&engine, 0..40), 0);
     let again = known(&engine);
     assert_ne!(again, kept, "what the model lacks is learned, though the counts know it");
-    assert_eq!(lessons(&engine, 0..40), 0);
+    assert_eq!(examples(&engine, 0..40), 0);
     assert_eq!(known(&engine), again, "none of it twice");
 }
 
 #[test]
-fn a_lesson_that_the_ledger_lost_is_not_learned_twice() {
+fn an_example_that_the_ledger_lost_is_not_learned_twice() {
     let parent = tempfile::tempdir().unwrap();
     let [path, early, late] = ["data", "early", "late"].map(|name| parent.path().join(name));
     Directory::create(&path, &[]).unwrap();
@@ -205,7 +205,7 @@ fn a_lesson_that_the_ledger_lost_is_not_learned_twice() {
 }
 
 #[test]
-fn a_damaged_lesson_is_told_and_costs_itself() {
+fn a_damaged_example_is_told_and_costs_itself() {
     let parent = tempfile::tempdir().unwrap();
     let path = parent.path().join("data");
     let directory = Directory::create(&path, &[]).unwrap();
@@ -227,7 +227,10 @@ fn a_damaged_lesson_is_told_and_costs_itself() {
     assert!(format!("{found:?}").contains("learners.0.log") && !found.is_sound(), "{found:?}");
     let engine = open(&killed);
     let told = engine.health().list().into_iter().find(|it| it.name == "settings-damaged").unwrap();
-    assert!(told.detail.contains("learners.0.log") && told.detail.contains("bytes of lessons"), "{told:?}");
+    assert!(
+        told.detail.contains("learners.0.log") && told.detail.contains("bytes of training examples"),
+        "{told:?}"
+    );
     assert!(linear(&engine, &text(true, 0)).unwrap() > 0.0);
 }
 
@@ -277,8 +280,8 @@ fn lost_models_are_made_anew_from_the_journal() {
         let made =
             engine.relearn(&pipeline, KnownModels::Keep, &mut |read| blocks += read, &|| false).unwrap();
         assert_eq!(
-            (made.lessons, made.undescribed),
-            (LessonCounts { good: 20, bad: 20 }, 0),
+            (made.examples, made.undescribed),
+            (TrainingCounts { good: 20, bad: 20 }, 0),
             "round {round}"
         );
         assert!(blocks >= 2 && made.skipped.is_empty());
@@ -376,9 +379,9 @@ fn models_made_anew_miss_no_judgement_of_meanwhile() {
             (0..self.random.below(most)).for_each(|_| self.judge());
         }
 
-        fn expected(&self) -> LessonCounts {
+        fn expected(&self) -> TrainingCounts {
             let count = |class| self.judged.iter().filter(|(_, last)| *last == class).count() as u64;
-            LessonCounts { good: count("ham"), bad: count("spam") }
+            TrainingCounts { good: count("ham"), bad: count("spam") }
         }
     }
     for seed in 0..12 {
@@ -407,7 +410,7 @@ fn models_made_anew_miss_no_judgement_of_meanwhile() {
             }
             let again = engine.relearn_beside(&pipeline, &mut |_| (), &|| false).unwrap();
             let (expected, report) = (forum.expected(), &again.report);
-            assert_eq!((report.known, report.lessons), (expected, expected), "seed {seed} round {round}");
+            assert_eq!((report.known, report.examples), (expected, expected), "seed {seed} round {round}");
             let ModelCheck { good, good_wrong, bad, bad_wrong } = report.check;
             assert!(good_wrong <= good && bad_wrong <= bad, "{:?}", report.check);
             assert!(good <= expected.good && bad <= expected.bad, "{:?}", report.check);
@@ -530,7 +533,7 @@ fn a_classifier_for_each_key_has_one_linear_model_for_all() {
     drop(engine);
     std::fs::remove_file(path.join("learners.bin")).unwrap();
     let engine = Engine::open(&Directory::open(&path).unwrap(), plan()).unwrap();
-    let lessons = |engine: &Engine| {
+    let examples = |engine: &Engine| {
         let pipeline = Arc::clone(&engine.plan().pipelines[0]);
         let states = pollster::block_on(engine.classifier_states(&pipeline, NOW)).unwrap();
         states[0].linear[0].learned
@@ -540,6 +543,6 @@ fn a_classifier_for_each_key_has_one_linear_model_for_all() {
             learn(&engine, "bob", &text(true, number), "spam");
             learn(&engine, "bob", &text(false, number), "ham");
         }
-        assert_eq!(lessons(&engine), LessonCounts { good: 20, bad: 20 }, "{again}");
+        assert_eq!(examples(&engine), TrainingCounts { good: 20, bad: 20 }, "{again}");
     }
 }

@@ -894,9 +894,9 @@ effects = ["mark ip as bad for 2m"]
 }
 
 /// A row of those that are fullest: its values, what is used and may be, whether it is banned, and whether an exception stands.
-type Full = (Option<Vec<String>>, u64, u64, bool, bool);
+type FullKey = (Option<Vec<String>>, u64, u64, bool, bool);
 
-fn fullest(engine: &Engine, name: &str, count: usize, now: Time) -> Vec<Full> {
+fn fullest(engine: &Engine, name: &str, count: usize, now: Time) -> Vec<FullKey> {
     let limits = [Arc::clone(engine.plan().limit(name).unwrap())];
     let mut fills = block_on(engine.fullest(&limits, count, now, &|| false)).unwrap();
     assert_eq!(fills.len(), 1);

@@ -42,16 +42,16 @@ fn sliding(count: u64, parts: u32, interpolated: bool, counts_all: bool) -> Stri
     )
 }
 
-struct Tried {
+struct TriedLimit {
     engine: Engine,
     limit: LimitPlan,
 }
 
-impl Tried {
-    fn new(text: &str) -> Tried {
+impl TriedLimit {
+    fn new(text: &str) -> TriedLimit {
         let engine = engine(text);
         let limit = LimitPlan::clone(engine.plan().limit("it").unwrap());
-        Tried { engine, limit }
+        TriedLimit { engine, limit }
     }
 
     fn take(&self, now: Time, cost: u64) -> TakeResult {
@@ -91,7 +91,7 @@ proptest! {
     fn a_sliding_window_is_never_lenient_and_strict_by_a_sub_window_at_most(
         arrivals in arrivals(), count in 1u64..30, parts in prop_oneof![Just(1u32), Just(7), Just(60)],
     ) {
-        let tried = Tried::new(&sliding(count, parts, false, false));
+        let tried = TriedLimit::new(&sliding(count, parts, false, false));
         let width = width(parts);
         let mut log = Vec::new();
         for (now, cost) in arrivals {
@@ -116,7 +116,7 @@ proptest! {
     fn where_all_counts_each_answer_follows_from_the_log(
         arrivals in arrivals(), count in 1u64..30, parts in prop_oneof![Just(1u32), Just(7), Just(60)],
     ) {
-        let tried = Tried::new(&sliding(count, parts, false, true));
+        let tried = TriedLimit::new(&sliding(count, parts, false, true));
         let width = width(parts);
         let mut log: Vec<(Time, u64)> = Vec::new();
         for (now, cost) in arrivals {
@@ -136,7 +136,7 @@ proptest! {
     fn an_interpolated_window_counts_the_oldest_by_its_share(
         arrivals in arrivals(), parts in prop_oneof![Just(2u32), Just(7), Just(60)],
     ) {
-        let tried = Tried::new(&sliding(1_000_000, parts, true, true));
+        let tried = TriedLimit::new(&sliding(1_000_000, parts, true, true));
         let width = width(parts);
         let mut log: Vec<(Time, u64)> = Vec::new();
         for (now, cost) in arrivals {
@@ -157,7 +157,7 @@ proptest! {
     #[test]
     fn a_calendar_is_exact(arrivals in arrivals(), count in 1u64..30, counts_all in any::<bool>()) {
         let counts = if counts_all { "all" } else { "allowed" };
-        let tried = Tried::new(&format!(
+        let tried = TriedLimit::new(&format!(
             "[[limit]]\nname = \"it\"\nkey = []\ncount = {count}\nper = \"minute\"\ncounts = \"{counts}\"\n"
         ));
         let zone = Zone::utc();
@@ -181,7 +181,7 @@ proptest! {
     fn a_bucket_is_the_published_algorithm(
         arrivals in arrivals(), count in 1u64..100, burst in 1u64..20,
     ) {
-        let tried = Tried::new(&format!(
+        let tried = TriedLimit::new(&format!(
             "[[limit]]\nname = \"it\"\nkey = []\ncount = {count}\nper = \"1m\"\nmode = \"gcra\"\nburst = {burst}\n"
         ));
         let increment = (60_000_000_000i128 + i128::from(count) - 1) / i128::from(count);
@@ -224,7 +224,7 @@ proptest! {
                 if other == 5 { "all" } else { "allowed" }
             ),
         };
-        let tried = Tried::new(&text);
+        let tried = TriedLimit::new(&text);
         let burst = if let LimitAlgorithm::Bucket { burst, .. } = tried.limit.pace { burst } else { count };
         for (now, cost) in arrivals {
             let taken = tried.take(now, cost);
@@ -255,7 +255,7 @@ fn the_interpolated_mean_is_right_and_the_strict_one_high_by_half_a_sub_window()
         random
     };
     let mut off = |interpolated: bool| {
-        let tried = Tried::new(&sliding(1_000_000, 20, interpolated, true));
+        let tried = TriedLimit::new(&sliding(1_000_000, 20, interpolated, true));
         let (mut now, mut log, mut sum, mut seen) = (START, Vec::new(), 0.0, 0.0);
         for number in 0..6000usize {
             now = now + Span((next() % 100_000) as i64);

@@ -1,6 +1,7 @@
 //! Integration tests of the engine, one module a concern.
 
 mod accuracy;
+mod aggregates;
 mod allow_list;
 mod amounts;
 mod applications;
@@ -43,7 +44,7 @@ mod promises;
 #[path = "../../../server/tests/it/python.rs"]
 mod python;
 mod recipients;
-mod registers;
+mod registries;
 mod reload;
 mod reports;
 mod reputation;
@@ -58,7 +59,6 @@ mod shared_rules;
 mod sweep;
 mod tables;
 mod timelines;
-mod tracks;
 mod train;
 mod used_once;
 mod value_additions;

@@ -96,13 +96,13 @@ impl Home {
 }
 
 /// The events of a model's corpus, and what CatBoost says of them.
-struct Expected {
+struct ExpectedProbabilities {
     events: Vec<Event>,
     /// The probabilities of the classes, for each event.
     probability: Vec<Vec<f64>>,
 }
 
-fn expected(name: &str) -> Expected {
+fn expected(name: &str) -> ExpectedProbabilities {
     let file = corpus(name).with_extension("expected");
     let stored: Json = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
     let names = stored["names"].as_array().unwrap();
@@ -120,7 +120,7 @@ fn expected(name: &str) -> Expected {
         ..Event::default()
     };
     let floats = |said: &Json| said.as_array().unwrap().iter().map(|one| one.as_f64().unwrap()).collect();
-    Expected {
+    ExpectedProbabilities {
         events: stored["rows"].as_array().unwrap().iter().map(event).collect(),
         probability: stored["probability"].as_array().unwrap().iter().map(floats).collect(),
     }
@@ -167,7 +167,7 @@ fn a_model_says_in_the_engine_what_catboost_says() {
     ] {
         let home = Home::new(&[file]);
         let engine = home.engine(&format!("[[model]]\nname = \"spam\"\nfile = \"{file}\"\n{READ}"));
-        let Expected { events, probability } = expected(name);
+        let ExpectedProbabilities { events, probability } = expected(name);
         let decisions = decide(&engine, &events);
         assert_eq!(decisions.len(), probability.len());
         for (index, (decision, probability)) in decisions.iter().zip(&probability).enumerate() {
@@ -190,7 +190,7 @@ fn a_model_of_several_classes_says_something_of_each() {
     let plan = engine.plan();
     let names: Vec<&str> = plan.pipelines[0].models[0].names().collect();
     assert_eq!(names, ["spam.bulk", "spam.ham", "spam.spam"]);
-    let Expected { events, probability } = expected("multiclass");
+    let ExpectedProbabilities { events, probability } = expected("multiclass");
     for (decision, probability) in decide(&engine, &events).iter().zip(&probability) {
         for (class, probability) in ["bulk", "ham", "spam"].iter().zip(probability) {
             assert_close(seen(decision, &format!("model('spam.{class}')")), *probability);
@@ -227,7 +227,7 @@ mode = "shadow"
     );
     let modes: Vec<Mode> = engine.plan().pipelines[0].models.iter().map(|model| model.mode).collect();
     assert_eq!(modes, [Mode::Enforce, Mode::Shadow, Mode::Off]);
-    let Expected { events, probability } = expected("combinations");
+    let ExpectedProbabilities { events, probability } = expected("combinations");
     let mut fired = [0, 0];
     for (decision, probability) in decide(&engine, &events).iter().zip(&probability) {
         assert_eq!(!decision.verdict.shadow.is_empty(), probability[1] > 0.5);
@@ -253,7 +253,7 @@ fn what_models_say_is_journalled_and_explained() {
         Engine::open(&directory, plan.unwrap_or_else(|problems| panic!("{problems}"))).unwrap()
     };
     let engine = open();
-    let Expected { events, probability } = expected("numeric");
+    let ExpectedProbabilities { events, probability } = expected("numeric");
     let decisions = decide(&engine, &events);
     engine.close().unwrap();
     drop(engine);
@@ -289,7 +289,7 @@ fn readings_are_features_by_name() {
     assert!(text.contains("conn.port"));
     fs::write(home.0.path().join("model.json"), text.replace("conn.port", "os.seen('1h')")).unwrap();
     let engine = home.engine(&format!("[[model]]\nname = \"spam\"\nfile = \"model.json\"\n{READ}"));
-    let Expected { events, .. } = expected("numeric");
+    let ExpectedProbabilities { events, .. } = expected("numeric");
     let mut event = events[0].clone();
     event.fields.push(("user.os".to_owned(), Value::from("os-1")));
     event.fields.retain(|(name, _)| name != "conn.port");
@@ -313,7 +313,7 @@ fn readings_are_features_by_name() {
 fn an_event_cannot_bring_what_a_model_says() {
     let home = Home::new(&["numeric.cbm"]);
     let engine = home.engine(&format!("[[model]]\nname = \"spam\"\nfile = \"numeric.cbm\"\n{READ}"));
-    let Expected { mut events, probability } = expected("numeric");
+    let ExpectedProbabilities { mut events, probability } = expected("numeric");
     events[0].fields.push(("model.spam".to_owned(), Value::from(0.0)));
     events[0].fields.push(("os.seen('1h')".to_owned(), Value::from(9i64)));
     assert_close(seen(&decide(&engine, &events[..1])[0], "model('spam')"), probability[0][1]);

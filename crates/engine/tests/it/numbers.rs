@@ -6,15 +6,15 @@ use std::sync::Mutex;
 
 use engine::{
     Directory, Engine, EngineOpenError, ImportMode, LedgerHome, NumberAllotment, NumberError, Proposal,
-    SharedRegisters, StatisticsSource,
+    SharedRegistries, StatisticsSource,
 };
 use event::{Event, Space, Time};
 use plan::limit::LIMITS;
 use plan::{Config, Overrides, Plan};
-use stats::{EmbeddedLedger, NumberRegister, NumberedSection, RegisteredName};
+use stats::{EmbeddedLedger, NumberRegistry, NumberedSection, RegisteredName};
 
 use crate::pipeline::decide_at;
-use crate::registers::Alone;
+use crate::registries::LoneNode;
 
 const NOW: Time = Time::from_seconds(1_700_000_000);
 
@@ -105,7 +105,7 @@ fn the_order_of_names_means_nothing() {
     home.write(&config(&["other", "user", "ip"]));
     assert_eq!(home.see(), counts(&[("ip", 2), ("other", 0), ("user", 2)]));
     assert_eq!((home.number("ip"), home.number("user"), home.number("other")), (Some(1), Some(2), Some(3)));
-    // Commands compile without the register, too: with numbers of their own, which are not heeded.
+    // Commands compile without the registry, too: with numbers of their own, which are not heeded.
     assert_eq!(home.plan().numbers.iter().next().unwrap().1.name, "other");
 }
 
@@ -132,20 +132,20 @@ fn a_name_that_is_changed_keeps_its_counts_and_one_that_is_dropped_does_not() {
     engine.close().unwrap();
     drop(engine);
     let rename = |old: &str, new: &str| {
-        home.directory.change_numbers(|register| {
-            let old = register.find(old)?.clone();
-            register.rename(&old, new)
+        home.directory.change_numbers(|registry| {
+            let old = registry.find(old)?.clone();
+            registry.rename(&old, new)
         })
     };
     rename("user", "account").unwrap();
     home.write(&config(&["account", "ip"]));
     assert_eq!(home.see(), counts(&[("account", 1), ("ip", 1)]));
     assert_eq!(home.see(), counts(&[("account", 2), ("ip", 2)]));
-    assert!(rename("user", "other").unwrap_err().to_string().contains("no name in the register is `user`"));
+    assert!(rename("user", "other").unwrap_err().to_string().contains("no name in the registry is `user`"));
     assert!(rename("ip", "account").unwrap_err().to_string().contains("4/kind/account is there already"));
-    let drop_name = |register: &mut NumberRegister| {
-        let name = register.find("kind/ip")?.clone();
-        register.drop_name(&name)
+    let drop_name = |registry: &mut NumberRegistry| {
+        let name = registry.find("kind/ip")?.clone();
+        registry.drop_name(&name)
     };
     home.directory.change_numbers(drop_name).unwrap();
     assert_eq!(home.see(), counts(&[("account", 3), ("ip", 0)]));
@@ -163,9 +163,9 @@ fn what_is_kept_in_another_form_needs_another_name() {
     assert!(refused.contains("is stored as windows `counts` of `ip`"), "{refused}");
     assert!(refused.contains("`tollhouse ledger names --drop`"), "{refused}");
     home.directory
-        .change_numbers(|register| {
-            let name = register.find("ip")?.clone();
-            register.drop_name(&name)
+        .change_numbers(|registry| {
+            let name = registry.find("ip")?.clone();
+            registry.drop_name(&name)
         })
         .unwrap();
     assert_eq!(home.see(), counts(&[("user", 1)]));
@@ -174,9 +174,9 @@ fn what_is_kept_in_another_form_needs_another_name() {
     assert_eq!(home.see(), counts(&[("user", 2)]));
 }
 
-/// A register lost in a crash is made anew of the other, with the numbers in use.
+/// A registry lost in a crash is made anew of the other, with the numbers in use.
 #[test]
-fn a_register_is_made_anew_of_the_other() {
+fn a_registry_is_made_anew_of_the_other() {
     let home = Home::new(&config(&["ip", "user"]));
     home.see();
     home.write(&config(&["new", "user", "ip"]));
@@ -207,7 +207,7 @@ fn a_register_is_made_anew_of_the_other() {
 }
 
 #[test]
-fn without_a_register_nothing_is_guessed() {
+fn without_a_registry_nothing_is_guessed() {
     let home = Home::new(&config(&["ip", "user"]));
     home.see();
     let whole = fs::read(home.file("numbers.txt")).unwrap();
@@ -299,12 +299,12 @@ impl Home {
 }
 
 /// A place for numbers that can be away.
-struct Shared(Mutex<Option<NumberRegister>>);
+struct SharedNumbers(Mutex<Option<NumberRegistry>>);
 
-impl NumberAllotment for &'static Shared {
-    fn allot(&self, known: &NumberRegister, wanted: &NumberRegister) -> Result<NumberRegister, String> {
-        let mut register = self.0.lock().unwrap();
-        let there = register.as_mut().ok_or("nobody is there")?;
+impl NumberAllotment for &'static SharedNumbers {
+    fn allot(&self, known: &NumberRegistry, wanted: &NumberRegistry) -> Result<NumberRegistry, String> {
+        let mut registry = self.0.lock().unwrap();
+        let there = registry.as_mut().ok_or("nobody is there")?;
         *there = there.restored(known);
         for (_, name) in wanted.iter().filter(|(_, name)| known.number(name).is_none()) {
             there.allot(name.clone()).unwrap();
@@ -315,7 +315,8 @@ impl NumberAllotment for &'static Shared {
 
 #[test]
 fn nodes_that_share_numbers_ask_for_them() {
-    let shared: &'static Shared = Box::leak(Box::new(Shared(Mutex::new(Some(NumberRegister::default())))));
+    let shared: &'static SharedNumbers =
+        Box::leak(Box::new(SharedNumbers(Mutex::new(Some(NumberRegistry::default())))));
     let open = |home: &Home| {
         let ledger = |plan: &Plan| {
             let ledger = EmbeddedLedger::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?;
@@ -324,7 +325,7 @@ fn nodes_that_share_numbers_ask_for_them() {
         Engine::open_over(
             &home.directory,
             home.plan(),
-            Some(SharedRegisters { numbers: Box::new(shared), ..Alone::registers() }),
+            Some(SharedRegistries { numbers: Box::new(shared), ..LoneNode::registries() }),
             ledger,
         )
     };
@@ -341,7 +342,7 @@ fn nodes_that_share_numbers_ask_for_them() {
     drop(engine);
     assert!(matches!(open(&other), Err(EngineOpenError::Numbers(NumberError::Shared(_)))));
     // A failover has lost what was given last: nodes that have counted by it say it again.
-    let mut lost = NumberRegister::default();
+    let mut lost = NumberRegistry::default();
     lost.add_line("4 kind 1 ip").unwrap();
     *shared.0.lock().unwrap() = Some(lost.clone());
     open(&other).unwrap();

@@ -149,7 +149,7 @@ fn what_is_kept_of_keys_does_not_change_under_way() {
     assert!(told.contains("what is kept of `ip` by `counts` cannot change while it is counted"), "{told}");
     assert!(told.contains("restart the node to change it"), "{told}");
     let sketch = "[[kind]]\nname = \"net\"\nof = \"ip_net\"\n[[statistic]]\nname = \"new\"\nkeys = [\"net\"]\n\
-        track = [\"count\"]\nkeep = \"1d\"\nadmit = { after = 3, rotate = \"3d\", memory = \"1MiB\" }\n";
+        aggregate = [\"count\"]\nkeep = \"1d\"\nadmit = { after = 3, rotate = \"3d\", memory = \"1MiB\" }\n";
     let told = refused(&engine, post(sketch));
     assert!(
         told.contains("the sketch of `new` takes memory, which is given out when a node starts"),

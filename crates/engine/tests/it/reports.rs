@@ -120,7 +120,7 @@ fn say(engine: &Engine, id: RecordId, class: &str, by: Option<&str>, at: Time) -
 }
 
 #[test]
-fn the_last_word_of_each_reporter_stands() {
+fn the_last_vote_of_each_reporter_stands() {
     let forum = Forum::new("");
     let id = forum.post("a@example.org", "buy").id;
     let first = forum.say(id, "spam", "ann");
@@ -248,15 +248,15 @@ fn what_is_no_judgement_by_now_is_neither_good_nor_bad() {
 }
 
 #[test]
-fn tickets_cannot_be_made_by_others() {
+fn signed_ids_cannot_be_made_by_others() {
     let (forum, other) = (Forum::new(""), Forum::new(""));
     let id = forum.post("a@example.org", "x").id;
-    let ticket = forum.engine.signed_id(id);
-    assert_eq!(ticket.len(), 27, "{ticket}");
-    assert_eq!(forum.engine.decision_of(&format!(" {ticket}\r\n")), Some(id));
-    assert_eq!(other.engine.decision_of(&ticket), None, "another secret");
-    assert_ne!(forum.engine.signed_id(RecordId(id.0 + 1)), ticket);
-    let (_, seal) = ticket.split_once('-').unwrap();
+    let signed_id = forum.engine.signed_id(id);
+    assert_eq!(signed_id.len(), 27, "{signed_id}");
+    assert_eq!(forum.engine.decision_of(&format!(" {signed_id}\r\n")), Some(id));
+    assert_eq!(other.engine.decision_of(&signed_id), None, "another secret");
+    assert_ne!(forum.engine.signed_id(RecordId(id.0 + 1)), signed_id);
+    let (_, seal) = signed_id.split_once('-').unwrap();
     for forged in
         [String::new(), id.to_string(), format!("{id}-{id}"), format!("{}-{seal}", RecordId(id.0 + 1))]
     {
@@ -456,7 +456,7 @@ proptest! {
     /// Counts are what the latest votes alone would have added, bucket by bucket, after any votes, withdrawals, restarts
     /// and crashes.
     #[test]
-    fn only_the_last_words_count(
+    fn only_the_last_votes_count(
         words in proptest::collection::vec((0usize..3, 0usize..4, 0usize..5, 0i64..5_000, 0u8..12), 1..40),
     ) {
         // Nobody is ever trusted, or bad.

@@ -50,7 +50,7 @@ windows = ["10m x 144", "1d x 30"]
 [[statistic]]
 name = "karma"
 keys = ["karma"]
-track = ["count"]
+aggregate = ["count"]
 decay = ["30d"]
 keep = "365d"
 observe = false
@@ -297,7 +297,7 @@ fn karma_remembers_every_address_that_an_account_used() {
 }
 
 #[test]
-fn a_part_of_a_value_needs_a_share_and_a_track() {
+fn a_part_of_a_value_needs_a_share_and_an_aggregate() {
     let check = |old: &str, new: &str, message: &str| {
         assert!(COMPANY.contains(old), "{old}");
         let found = plan(&format!("{CONFIG}{}", COMPANY.replacen(old, new, 1))).unwrap_err();
@@ -436,7 +436,7 @@ fn what_cannot_be_a_reputation_is_refused() {
         &with("{ counter = \"refused\", kind = \"account\", weight = 1.0 }"),
         "`account` has other keys than `ip`",
     );
-    check(part, &with("{ decayed = \"30d\", weight = 1.0 }"), "the track of `ip` has no half-life 30d");
+    check(part, &with("{ decayed = \"30d\", weight = 1.0 }"), "the aggregate of `ip` has no half-life 30d");
     check(part, &with("{ distinct = \"bad\", weight = 1.0 }"), "nothing distinct is called `bad`");
     check(part, &with("{ distinct = \"bad_addresses\", weight = 1.0 }"), "`net` has other keys than `ip`");
     check(

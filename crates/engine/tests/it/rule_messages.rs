@@ -223,13 +223,13 @@ fn unescaped(text: &str) -> String {
 }
 
 /// Returns true if a verdict is as a section says.
-fn holds(expected: Expected, rule: &str, verdict: &Verdict) -> bool {
+fn holds(expected: RuleExpectation, rule: &str, verdict: &Verdict) -> bool {
     let fires = || verdict.reasons.iter().any(|reason| reason.rule == rule);
     match expected {
-        Expected::Fires => fires(),
-        Expected::Not => !fires(),
-        Expected::Accepted => verdict.score < TAGGED,
-        Expected::Tagged => verdict.score >= TAGGED,
+        RuleExpectation::Fires => fires(),
+        RuleExpectation::Not => !fires(),
+        RuleExpectation::Accepted => verdict.score < TAGGED,
+        RuleExpectation::Tagged => verdict.score >= TAGGED,
     }
 }
 
@@ -328,7 +328,7 @@ fn engine(preset: &str, sections: &Section, parent: &std::path::Path) -> Engine 
 
 /// The words behind a section's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Expected {
+enum RuleExpectation {
     Fires,
     Not,
     Accepted,
@@ -339,7 +339,7 @@ enum Expected {
 const TAGGED: f64 = 4.0;
 
 /// The sections: the rule, or the name of a whole message, what is expected, and what the message is like.
-fn sections() -> Vec<(String, Expected, Section)> {
+fn sections() -> Vec<(String, RuleExpectation, Section)> {
     let path = format!("{}/../../corpora/rules.txt", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let mut parts = text.split("\n== ");
@@ -349,20 +349,21 @@ fn sections() -> Vec<(String, Expected, Section)> {
         .and_then(|part| part.strip_prefix("every message\n"))
         .expect("`== every message` comes first");
     let base = Section::read(base);
-    let mut sections: Vec<(String, Expected, Section)> = Vec::new();
+    let mut sections: Vec<(String, RuleExpectation, Section)> = Vec::new();
     for part in parts {
         let (title, text) = part.split_once('\n').unwrap_or((part, ""));
         let (rule, word) = title.split_once(' ').unwrap_or_else(|| panic!("== {title}"));
         let is = match word {
-            "fires" => Expected::Fires,
-            "not" => Expected::Not,
-            "accepted" => Expected::Accepted,
-            "tagged" => Expected::Tagged,
+            "fires" => RuleExpectation::Fires,
+            "not" => RuleExpectation::Not,
+            "accepted" => RuleExpectation::Accepted,
+            "tagged" => RuleExpectation::Tagged,
             other => panic!("== {rule} {other}: expected `fires`, `not`, `accepted` or `tagged`"),
         };
         // What does not fire differs from what does by what it says.
-        let is_like =
-            |known: &str, of: Expected| known == rule && of == Expected::Fires && is == Expected::Not;
+        let is_like = |known: &str, of: RuleExpectation| {
+            known == rule && of == RuleExpectation::Fires && is == RuleExpectation::Not
+        };
         let like = sections.iter().rfind(|(known, of, _)| is_like(known, *of));
         let section = Section::read(text).over(like.map_or(&base, |(_, _, section)| section));
         sections.push((rule.to_owned(), is, section));
@@ -382,9 +383,9 @@ fn every_rule_has_messages_that_fire_it_and_that_do_not() {
         PRESETS.iter().find(has).copied().unwrap_or_else(|| panic!("no preset has a rule {rule}"))
     };
     for (case, (rule, expected, section)) in sections.iter().enumerate() {
-        let is_whole = matches!(expected, Expected::Accepted | Expected::Tagged);
+        let is_whole = matches!(expected, RuleExpectation::Accepted | RuleExpectation::Tagged);
         if !is_whole {
-            seen.entry(rule).or_default().insert(*expected == Expected::Fires);
+            seen.entry(rule).or_default().insert(*expected == RuleExpectation::Fires);
         }
         let preset = if is_whole { PRESETS[0] } else { home(rule) };
         let parent = tempfile::tempdir().unwrap();

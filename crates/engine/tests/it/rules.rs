@@ -32,7 +32,7 @@ windows = ["1m x 60"]
 [[statistic]]
 name = "new"
 keys = ["path"]
-track = ["count"]
+aggregate = ["count"]
 keep = "30d"
 admit = { after = 3, rotate = "3d", memory = "1MiB" }
 [[label]]
@@ -321,7 +321,9 @@ fn mistakes_are_marked_where_they_stand() {
     check("[[label]]\nname = \"ip\"\nof = \"ip\"\nkeep = \"1d\"\n", &["2:8: error: `ip` is defined twice"]);
     check(
         &format!("{rule}when = \"true\"\neffects = [\"add path.count\"]\n"),
-        &["5:17: error: `path` has a track and no counters: every event is added to it, and nothing else"],
+        &[
+            "5:17: error: `path` has an aggregate and no counters: every event is added to it, and nothing else",
+        ],
     );
     check(
         "[[statistic]]\nname = \"x\"\nkeys = []\ncounts = [\"marked\"]\nwindows = [\"1m x 3\"]\n",

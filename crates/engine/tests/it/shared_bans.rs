@@ -1,17 +1,17 @@
-//! Bans and lifts of one node hold on all that share its registers, whatever was away, restarted or lost meanwhile.
+//! Bans and lifts of one node hold on all that share its registries, whatever was away, restarted or lost meanwhile.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use engine::{
-    AllowEntry, CHANGE_SUBJECT_BYTES, ChangePage, ChangePosition, ChangeRegister, Directory, Engine,
-    SharedChange, SharedChangeKind, SharedRegisters, ValueNote,
+    AllowEntry, CHANGE_SUBJECT_BYTES, ChangePage, ChangePosition, ChangeRegistry, Directory, Engine,
+    SharedChange, SharedChangeKind, SharedRegistries, ValueNote,
 };
 use event::{Event, Span, Time};
 use plan::{Config, Overrides};
 use proptest::prelude::*;
 
-use crate::registers::{Alone, open_with};
+use crate::registries::{LoneNode, open_with};
 
 const NOW: Time = Time::from_seconds(1_700_000_000);
 const PIPELINE: &str = r#"
@@ -63,9 +63,9 @@ struct List {
 }
 
 #[derive(Clone, Default)]
-struct Registers(Arc<Mutex<List>>);
+struct Registries(Arc<Mutex<List>>);
 
-impl ChangeRegister for Registers {
+impl ChangeRegistry for Registries {
     fn since(&self, position: ChangePosition) -> Result<Option<ChangePage>, String> {
         const PAGE: usize = 3;
         let list = self.0.lock().unwrap();
@@ -94,12 +94,12 @@ impl ChangeRegister for Registers {
         let state = &mut list.state;
         for change in changes {
             let known = state.numbers.get(&change.subject).and_then(|number| state.changes.get(number));
-            let is_said = known.is_some_and(|known| {
+            let is_stated = known.is_some_and(|known| {
                 change.kind != SharedChangeKind::Set
                     && known.kind == change.kind
                     && known.until >= change.until
             });
-            if !is_said {
+            if !is_stated {
                 state.last += 1;
                 if let Some(number) = state.numbers.insert(change.subject, state.last) {
                     state.changes.remove(&number);
@@ -120,12 +120,12 @@ impl ChangeRegister for Registers {
 struct Node {
     _parent: tempfile::TempDir,
     directory: Directory,
-    registers: Registers,
+    registries: Registries,
     engine: Option<Engine>,
 }
 
 impl Node {
-    fn new(registers: &Registers, secret: Option<&Node>) -> Node {
+    fn new(registries: &Registries, secret: Option<&Node>) -> Node {
         let parent = tempfile::tempdir().unwrap();
         let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
         if let Some(other) = secret {
@@ -133,7 +133,7 @@ impl Node {
             std::fs::copy(secret(&other.directory), secret(&directory)).unwrap();
         }
         std::fs::write(directory.config_path(), PIPELINE).unwrap();
-        let mut node = Node { _parent: parent, directory, registers: registers.clone(), engine: None };
+        let mut node = Node { _parent: parent, directory, registries: registries.clone(), engine: None };
         node.restart();
         node
     }
@@ -141,8 +141,9 @@ impl Node {
     fn restart(&mut self) {
         self.engine = None;
         let config = Config::load(&self.directory.config_path(), &Overrides::default());
-        let registers = SharedRegisters { changes: Box::new(self.registers.clone()), ..Alone::registers() };
-        self.engine = Some(open_with(&self.directory, &config, registers));
+        let registries =
+            SharedRegistries { changes: Box::new(self.registries.clone()), ..LoneNode::registries() };
+        self.engine = Some(open_with(&self.directory, &config, registries));
     }
 
     fn engine(&self) -> &Engine {
@@ -192,16 +193,16 @@ impl Node {
     }
 }
 
-fn fleet(nodes: usize) -> (Registers, Vec<Node>) {
-    let registers = Registers::default();
-    let first = Node::new(&registers, None);
-    let more: Vec<Node> = (1..nodes).map(|_| Node::new(&registers, Some(&first))).collect();
-    (registers, std::iter::once(first).chain(more).collect())
+fn fleet(nodes: usize) -> (Registries, Vec<Node>) {
+    let registries = Registries::default();
+    let first = Node::new(&registries, None);
+    let more: Vec<Node> = (1..nodes).map(|_| Node::new(&registries, Some(&first))).collect();
+    (registries, std::iter::once(first).chain(more).collect())
 }
 
 #[test]
 fn a_lift_on_one_node_holds_on_all_for_rules_too() {
-    let (registers, mut nodes) = fleet(2);
+    let (registries, mut nodes) = fleet(2);
     let check = |nodes: &[Node], expected: bool| {
         for node in nodes {
             assert_eq!(node.sees("u1", NOW), expected);
@@ -226,11 +227,11 @@ fn a_lift_on_one_node_holds_on_all_for_rules_too() {
     assert_eq!(nodes[0].bans(NOW), BTreeMap::from([("u1".to_owned(), 50)]));
     check(&nodes[1..], true);
     // A ban that a lift was not told of, as its node was cut off, comes behind it.
-    registers.0.lock().unwrap().is_away = true;
+    registries.0.lock().unwrap().is_away = true;
     nodes[0].ban("u1", 90, NOW);
     assert!(!nodes[0].share(NOW));
     nodes[0].restart();
-    registers.0.lock().unwrap().is_away = false;
+    registries.0.lock().unwrap().is_away = false;
     nodes[1].lift("u1", NOW);
     assert!(nodes[1].share(NOW) && nodes[0].share(NOW) && nodes[1].share(NOW));
     for node in &nodes {
@@ -255,13 +256,13 @@ fn a_lift_that_has_ended_hides_no_later_ban() {
 /// A ban that a failover has left in the list may have ended.
 #[test]
 fn a_lost_ban_is_told_again_beside_one_that_has_ended() {
-    let (registers, nodes) = fleet(2);
+    let (registries, nodes) = fleet(2);
     let later = NOW + Span::seconds(1);
     nodes[0].ban("u1", 1, NOW);
     assert!(nodes[0].share(NOW));
     nodes[0].ban("u1", 10, later);
     assert!(nodes[0].share(later));
-    let mut list = registers.0.lock().unwrap();
+    let mut list = registries.0.lock().unwrap();
     list.state = list.before.pop().unwrap();
     drop(list);
     for node in [&nodes[0], &nodes[0], &nodes[1]] {
@@ -274,7 +275,7 @@ fn a_lost_ban_is_told_again_beside_one_that_has_ended() {
 
 #[test]
 fn exceptions_are_everybodys_or_refused() {
-    let (registers, nodes) = fleet(2);
+    let (registries, nodes) = fleet(2);
     let exception = |key: &str, count: Option<u64>| plan::limit::LimitException {
         limit: "invites".to_owned(),
         key: vec![key.to_owned()],
@@ -294,25 +295,25 @@ fn exceptions_are_everybodys_or_refused() {
         node.share(NOW);
         assert_eq!(posted(node), both);
     }
-    registers.0.lock().unwrap().is_away = true;
+    registries.0.lock().unwrap().is_away = true;
     nodes[0].engine().post_exception(exception("ann", None), NOW).unwrap_err();
     assert_eq!(posted(&nodes[0]), both, "nothing has changed");
-    registers.0.lock().unwrap().is_away = false;
+    registries.0.lock().unwrap().is_away = false;
     nodes[0].engine().post_exception(exception("ann", None), NOW).unwrap();
     nodes[1].share(NOW);
     assert_eq!(posted(&nodes[1]), BTreeMap::from([("bob".to_owned(), Some(6))]));
     // What the cluster has lost nodes have.
-    registers.0.lock().unwrap().state = ListState::default();
+    registries.0.lock().unwrap().state = ListState::default();
     nodes.iter().for_each(|node| _ = node.share(NOW));
     nodes.iter().for_each(|node| _ = node.share(NOW));
-    let late = Node::new(&registers, Some(&nodes[0]));
+    let late = Node::new(&registries, Some(&nodes[0]));
     late.share(NOW);
     assert_eq!(posted(&late), BTreeMap::from([("bob".to_owned(), Some(6))]));
 }
 
 #[test]
 fn allowed_values_and_notes_are_everybodys_or_refused() {
-    let (registers, nodes) = fleet(2);
+    let (registries, nodes) = fleet(2);
     let entry = |value: &str| AllowEntry {
         value: value.to_owned(),
         why: "ours".to_owned(),
@@ -344,20 +345,20 @@ fn allowed_values_and_notes_are_everybodys_or_refused() {
         assert_eq!((allowed(node), notes(node)), (vec!["10.9.8.0/24".to_owned(), "u1".to_owned()], 2));
         assert!(node.bans(NOW).is_empty(), "a value that is allowed is banned nowhere");
     }
-    registers.0.lock().unwrap().is_away = true;
+    registries.0.lock().unwrap().is_away = true;
     nodes[0].engine().disallow("u1", NOW).unwrap_err();
     nodes[0].engine().add_note(note("u1", "lost"), NOW).unwrap_err();
     assert_eq!((allowed(&nodes[0]).len(), notes(&nodes[0])), (2, 2), "nothing has changed");
-    registers.0.lock().unwrap().is_away = false;
+    registries.0.lock().unwrap().is_away = false;
     assert!(nodes[0].engine().disallow("u1", NOW).unwrap());
     assert!(nodes[0].engine().remove_note("u1", kept.time, NOW).unwrap());
     assert!(nodes[1].share(NOW));
     assert_eq!((allowed(&nodes[1]), notes(&nodes[1])), (vec!["10.9.8.0/24".to_owned()], 1));
     // What the cluster has lost nodes have.
-    registers.0.lock().unwrap().state = ListState::default();
+    registries.0.lock().unwrap().state = ListState::default();
     nodes.iter().for_each(|node| _ = node.share(NOW));
     nodes.iter().for_each(|node| _ = node.share(NOW));
-    let late = Node::new(&registers, Some(&nodes[0]));
+    let late = Node::new(&registries, Some(&nodes[0]));
     late.share(NOW);
     assert_eq!((allowed(&late), notes(&late)), (vec!["10.9.8.0/24".to_owned()], 1));
 }
@@ -401,7 +402,7 @@ proptest! {
     /// Once all have looked often enough, all have the same bans, and these are the list's.
     #[test]
     fn nodes_agree_on_who_is_banned_in_the_end(steps in prop::collection::vec(step(), 1..50)) {
-        let (registers, mut nodes) = fleet(3);
+        let (registries, mut nodes) = fleet(3);
         let mut now = NOW;
         for step in steps {
             match step {
@@ -409,9 +410,9 @@ proptest! {
                 Step::Lift { node, user } => _ = nodes[node].lift(&format!("u{user}"), now),
                 Step::Share(node) => _ = nodes[node].share(now),
                 Step::Restart(node) => nodes[node].restart(),
-                Step::Away(is_away) => registers.0.lock().unwrap().is_away = is_away,
+                Step::Away(is_away) => registries.0.lock().unwrap().is_away = is_away,
                 Step::Lose(calls) => {
-                    let mut list = registers.0.lock().unwrap();
+                    let mut list = registries.0.lock().unwrap();
                     let left = list.before.len().saturating_sub(calls);
                     if let Some(before) = list.before.get(left).cloned() {
                         list.state = before;
@@ -421,7 +422,7 @@ proptest! {
                 Step::Pass(seconds) => now = now + Span::seconds(seconds),
             }
         }
-        registers.0.lock().unwrap().is_away = false;
+        registries.0.lock().unwrap().is_away = false;
         for _ in 0..6 {
             for node in &nodes {
                 prop_assert!(node.share(now));
@@ -429,7 +430,7 @@ proptest! {
         }
         let bans: Vec<_> = nodes.iter().map(|node| node.bans(now)).collect();
         prop_assert!(bans.iter().all(|of| *of == bans[0]), "{bans:?}");
-        let list = registers.0.lock().unwrap();
+        let list = registries.0.lock().unwrap();
         let held = list.state.changes.values();
         let held = held.filter(|change| change.kind == SharedChangeKind::Put && change.until > now).count();
         prop_assert_eq!(held, bans[0].len(), "{:?}", bans[0]);

@@ -1,19 +1,19 @@
 //! Linear models that nodes share: whatever nodes teach, and whatever goes wrong between them, all have the same model in the end, which
-//! is that of the lessons in the order of their stream.
+//! is that of the examples in the order of their stream.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use engine::{
-    Directory, Engine, LessonBounds, LessonId, LessonPage, LessonPosition, LessonReceipt, LessonRegister,
-    ModelSnapshot, SharedLesson, SharedModelName, SharedModelState, SharedRegisters, SnapshotStream,
+    Directory, Engine, ExampleId, ExamplePage, ExamplePosition, ExampleReceipt, ModelSnapshot, SharedExample,
+    SharedModelName, SharedModelState, SharedRegistries, SnapshotStream, TrainingBounds, TrainingStreams,
 };
 use event::Event;
 use plan::{Config, Overrides};
 use proptest::prelude::*;
 
 use crate::pipeline::NOW;
-use crate::registers::{Alone, open_with};
+use crate::registries::{LoneNode, open_with};
 
 const CONFIGURATION: &str = r#"
 name = "forum"
@@ -33,15 +33,15 @@ forget = ["forget"]
 versions = 2
 "#;
 
-/// A stream of lessons in memory. It can be away, lose answers and lessons, and damage snapshots.
+/// A stream of examples in memory. It can be away, lose answers and examples, and damage snapshots.
 #[derive(Clone, Default)]
 struct Stream {
-    /// All lessons from the first on, also those that are cut off.
-    history: Vec<SharedLesson>,
-    /// The number of lessons before these: of a stream that began with a snapshot.
+    /// All examples from the first on, also those that are cut off.
+    history: Vec<SharedExample>,
+    /// The number of examples before these: of a stream that began with a snapshot.
     before: u64,
     base: u64,
-    origin: LessonId,
+    origin: ExampleId,
     senders: BTreeMap<u64, u64>,
     snapshot: Option<(ModelSnapshot, Vec<u8>)>,
     lease: Option<u64>,
@@ -58,21 +58,21 @@ impl Stream {
         self.before + self.history.len() as u64
     }
 
-    fn id(&self, number: u64) -> LessonId {
+    fn id(&self, number: u64) -> ExampleId {
         if number == self.base { self.origin } else { self.history[(number - self.before) as usize - 1].id }
     }
 }
 
 #[derive(Clone)]
-struct Registers {
+struct MemoryStreams {
     streams: Arc<Mutex<BTreeMap<SharedModelName, Stream>>>,
-    bounds: LessonBounds,
+    bounds: TrainingBounds,
 }
 
-impl Registers {
-    fn new(snapshot_lessons: u64, kept: u64) -> Registers {
-        let bounds = LessonBounds { snapshot_lessons, snapshot_bytes: 1 << 30, kept };
-        Registers { streams: Arc::default(), bounds }
+impl MemoryStreams {
+    fn new(snapshot_examples: u64, kept: u64) -> MemoryStreams {
+        let bounds = TrainingBounds { snapshot_examples, snapshot_bytes: 1 << 30, kept };
+        MemoryStreams { streams: Arc::default(), bounds }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<SharedModelName, Stream>> {
@@ -97,50 +97,50 @@ impl Registers {
     }
 }
 
-impl LessonRegister for Registers {
+impl TrainingStreams for MemoryStreams {
     fn append(
         &self,
         model: SharedModelName,
         known: u64,
-        lessons: &[SharedLesson],
-    ) -> Result<LessonReceipt, String> {
+        examples: &[SharedExample],
+    ) -> Result<ExampleReceipt, String> {
         let (receipt, loses) = self.ask(model, |stream| {
-            let sender = lessons[0].id.sender;
+            let sender = examples[0].id.sender;
             let mut last = stream.senders.get(&sender).copied().unwrap_or(0);
             if stream.head() < known {
-                return (LessonReceipt { last, is_full: false, is_behind: true }, false);
+                return (ExampleReceipt { last, is_full: false, is_behind: true }, false);
             }
             let mut is_full = false;
-            for lesson in lessons {
-                assert_eq!(lesson.id.sender, sender);
-                if lesson.id.number > last {
+            for example in examples {
+                assert_eq!(example.id.sender, sender);
+                if example.id.number > last {
                     if stream.most > 0 && stream.head() - stream.base >= stream.most {
                         is_full = true;
                         break;
                     }
-                    stream.history.push(lesson.clone());
-                    last = lesson.id.number;
+                    stream.history.push(example.clone());
+                    last = example.id.number;
                 }
             }
             stream.senders.insert(sender, last);
-            (LessonReceipt { last, is_full, is_behind: false }, stream.loses_answers)
+            (ExampleReceipt { last, is_full, is_behind: false }, stream.loses_answers)
         })?;
         if loses { Err("the answer was lost".to_owned()) } else { Ok(receipt) }
     }
 
-    fn after(&self, model: SharedModelName, position: LessonPosition) -> Result<LessonPage, String> {
+    fn after(&self, model: SharedModelName, position: ExamplePosition) -> Result<ExamplePage, String> {
         self.ask(model, |stream| {
-            let LessonPosition { number, id } = position;
+            let ExamplePosition { number, id } = position;
             let is_there = number >= stream.base && number <= stream.head();
             let follows = is_there && (number == 0 || stream.id(number) == id);
             let from = if follows { (number - stream.before) as usize } else { stream.history.len() };
-            LessonPage {
+            ExamplePage {
                 head: stream.head(),
                 bytes: stream.history.len() as u64,
                 snapshot: stream.snapshot.as_ref().map(|(snapshot, _)| *snapshot),
                 is_snapshot_wanted: stream.is_wanted,
                 follows,
-                lessons: stream.history[from..].iter().take(3).cloned().collect(),
+                examples: stream.history[from..].iter().take(3).cloned().collect(),
             }
         })
     }
@@ -171,7 +171,7 @@ impl LessonRegister for Registers {
         &self,
         model: SharedModelName,
         lease: u64,
-        position: LessonPosition,
+        position: ExamplePosition,
         kind: SnapshotStream,
         content: &[u8],
     ) -> Result<bool, String> {
@@ -209,7 +209,7 @@ impl LessonRegister for Registers {
         })
     }
 
-    fn bounds(&self) -> LessonBounds {
+    fn bounds(&self) -> TrainingBounds {
         self.bounds
     }
 }
@@ -217,31 +217,31 @@ impl LessonRegister for Registers {
 struct Node {
     _parent: tempfile::TempDir,
     directory: Directory,
-    registers: Registers,
+    streams: MemoryStreams,
     engine: Option<Engine>,
 }
 
 impl Node {
     /// A node with the secret that all have.
-    fn new(registers: &Registers) -> Node {
-        let mut node = Node::closed(registers);
+    fn new(streams: &MemoryStreams) -> Node {
+        let mut node = Node::closed(streams);
         node.open(true);
         node
     }
 
-    fn closed(registers: &Registers) -> Node {
+    fn closed(streams: &MemoryStreams) -> Node {
         let parent = tempfile::tempdir().unwrap();
         let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
         std::fs::write(directory.path().join("secret"), format!("{}\n", "5a".repeat(16))).unwrap();
-        Node { _parent: parent, directory, registers: registers.clone(), engine: None }
+        Node { _parent: parent, directory, streams: streams.clone(), engine: None }
     }
 
     fn open(&mut self, is_shared: bool) {
         self.engine = None;
         let config = Config::from_text("forum.toml", CONFIGURATION, &Overrides::default());
-        let lessons = || -> Box<dyn LessonRegister> { Box::new(self.registers.clone()) };
-        let registers = SharedRegisters { lessons: is_shared.then(lessons), ..Alone::registers() };
-        self.engine = Some(open_with(&self.directory, &config, registers));
+        let examples = || -> Box<dyn TrainingStreams> { Box::new(self.streams.clone()) };
+        let registries = SharedRegistries { examples: is_shared.then(examples), ..LoneNode::registries() };
+        self.engine = Some(open_with(&self.directory, &config, registries));
     }
 
     /// Ends as a killed process does, and begins again. Its statistics are lost with it, as they are in memory.
@@ -260,7 +260,7 @@ impl Node {
     }
 
     fn exchange(&self) -> Result<(), String> {
-        self.engine().exchange_lessons()
+        self.engine().exchange_examples()
     }
 
     fn state(&self) -> SharedModelState {
@@ -312,7 +312,7 @@ fn teach(node: &Node, numbers: std::ops::Range<usize>) {
     numbers.for_each(|number| node.teach(&text(number), class(number)));
 }
 
-/// Has nodes exchange lessons until all have all.
+/// Has nodes exchange examples until all have all.
 fn settle(nodes: &[&Node]) {
     for _ in 0..2 {
         nodes.iter().for_each(|node| node.exchange().unwrap());
@@ -331,20 +331,20 @@ fn check_alike(nodes: &[&Node]) {
     }
 }
 
-/// A node that learns all lessons of the stream from the first on, without any snapshot.
-fn reference(registers: &Registers) -> Node {
-    let mut streams = registers.lock().clone();
+/// A node that learns all examples of the stream from the first on, without any snapshot.
+fn reference(streams: &MemoryStreams) -> Node {
+    let mut streams = streams.lock().clone();
     for stream in streams.values_mut() {
         assert_eq!(stream.before, 0);
-        (stream.base, stream.origin, stream.snapshot) = (0, LessonId::default(), None);
+        (stream.base, stream.origin, stream.snapshot) = (0, ExampleId::default(), None);
     }
-    Node::new(&Registers { streams: Arc::new(Mutex::new(streams)), bounds: LessonBounds::DEFAULT })
+    Node::new(&MemoryStreams { streams: Arc::new(Mutex::new(streams)), bounds: TrainingBounds::DEFAULT })
 }
 
 #[test]
 fn nodes_that_teach_by_turns_have_the_same_model() {
-    let registers = Registers::new(1_000, 10);
-    let (one, two) = (Node::new(&registers), Node::new(&registers));
+    let streams = MemoryStreams::new(1_000, 10);
+    let (one, two) = (Node::new(&streams), Node::new(&streams));
     for turn in 0..10 {
         teach(&one, 4 * turn..4 * turn + 2);
         teach(&two, 4 * turn + 2..4 * turn + 4);
@@ -352,11 +352,11 @@ fn nodes_that_teach_by_turns_have_the_same_model() {
         two.exchange().unwrap();
     }
     settle(&[&one, &two]);
-    check_alike(&[&one, &two, &reference(&registers)]);
-    assert_eq!(registers.with(|stream| stream.head()), 40);
+    check_alike(&[&one, &two, &reference(&streams)]);
+    assert_eq!(streams.with(|stream| stream.head()), 40);
     assert!(one.odds(&text(100)).is_some());
 
-    // A lesson that both teach counts once; where they disagree the last one stands, on both.
+    // An example that both teach counts once; where they disagree the last one stands, on both.
     for node in [&one, &two] {
         node.teach("what both have seen", "spam");
     }
@@ -367,20 +367,20 @@ fn nodes_that_teach_by_turns_have_the_same_model() {
     two.teach("what they disagree on", "ham");
     settle(&[&one, &two]);
     assert!(one.state().version == version + 2 && one.model() != known);
-    check_alike(&[&one, &two, &reference(&registers)]);
+    check_alike(&[&one, &two, &reference(&streams)]);
 }
 
 #[test]
 fn a_node_that_joins_late_begins_with_the_snapshot() {
-    let registers = Registers::new(10, 3);
-    let one = Node::new(&registers);
+    let streams = MemoryStreams::new(10, 3);
+    let one = Node::new(&streams);
     for number in 0..25 {
         teach(&one, number..number + 1);
         one.exchange().unwrap();
     }
-    assert_eq!(registers.with(|stream| (stream.base, stream.head())), (17, 25), "lessons are cut off");
+    assert_eq!(streams.with(|stream| (stream.base, stream.head())), (17, 25), "examples are cut off");
     assert_eq!(one.state().snapshot, 20);
-    let mut two = Node::new(&registers);
+    let mut two = Node::new(&streams);
     assert_eq!(two.state().version, 25, "before it serves");
     check_alike(&[&one, &two]);
 
@@ -391,11 +391,11 @@ fn a_node_that_joins_late_begins_with_the_snapshot() {
             teach(&one, number..number + 1);
             one.exchange().unwrap();
         }
-        assert_eq!(registers.with(|stream| stream.base > two_version(&two)), was_cut);
+        assert_eq!(streams.with(|stream| stream.base > two_version(&two)), was_cut);
         two.restart();
         check_alike(&[&one, &two]);
     }
-    check_alike(&[&one, &reference(&registers)]);
+    check_alike(&[&one, &reference(&streams)]);
 }
 
 /// The place of a node that is closed, from its file.
@@ -405,14 +405,14 @@ fn two_version(node: &Node) -> u64 {
 }
 
 #[test]
-fn lessons_wait_while_the_cluster_is_away_and_survive_a_kill() {
-    let registers = Registers::new(1_000, 10);
-    let (mut one, two) = (Node::new(&registers), Node::new(&registers));
+fn examples_wait_while_the_cluster_is_away_and_survive_a_kill() {
+    let streams = MemoryStreams::new(1_000, 10);
+    let (mut one, two) = (Node::new(&streams), Node::new(&streams));
     teach(&one, 0..6);
     settle(&[&one, &two]);
     let known = one.odds(&text(100));
     one.model();
-    registers.with(|stream| stream.is_away = true);
+    streams.with(|stream| stream.is_away = true);
     teach(&one, 6..9);
     assert!(one.exchange().unwrap_err().contains("the cluster is away"));
     assert!(
@@ -421,62 +421,62 @@ fn lessons_wait_while_the_cluster_is_away_and_survive_a_kill() {
         one.condition()
     );
     assert_eq!((one.state().waiting, one.odds(&text(100))), (3, known), "it judges as before");
-    // Killed before and after the models are written, and with lessons of two processes.
+    // Killed before and after the models are written, and with examples of two processes.
     one.restart();
     assert_eq!(one.state().waiting, 3);
     teach(&one, 9..11);
     one.model();
     one.restart();
     assert_eq!(one.state().waiting, 5);
-    registers.with(|stream| (stream.is_away, stream.loses_answers) = (false, true));
+    streams.with(|stream| (stream.is_away, stream.loses_answers) = (false, true));
     assert!(one.exchange().unwrap_err().contains("the answer was lost"));
     one.restart();
-    assert_eq!(registers.with(|stream| stream.head()), 6 + 3, "those of the first process");
-    registers.with(|stream| stream.loses_answers = false);
+    assert_eq!(streams.with(|stream| stream.head()), 6 + 3, "those of the first process");
+    streams.with(|stream| stream.loses_answers = false);
     settle(&[&one, &two]);
-    assert_eq!(registers.with(|stream| stream.head()), 6 + 5, "none twice");
-    check_alike(&[&one, &two, &reference(&registers)]);
+    assert_eq!(streams.with(|stream| stream.head()), 6 + 5, "none twice");
+    check_alike(&[&one, &two, &reference(&streams)]);
     assert_eq!(one.condition(), None);
 }
 
 #[test]
 fn a_broken_snapshot_is_refused_and_said() {
-    let registers = Registers::new(5, 0);
-    let one = Node::new(&registers);
+    let streams = MemoryStreams::new(5, 0);
+    let one = Node::new(&streams);
     teach(&one, 0..2);
     one.exchange().unwrap();
-    let two = Node::new(&registers);
+    let two = Node::new(&streams);
     let known = two.model();
     teach(&one, 2..7);
     one.exchange().unwrap();
-    registers.with(|stream| stream.snapshot.as_mut().unwrap().1[5_000] ^= 1);
+    streams.with(|stream| stream.snapshot.as_mut().unwrap().1[5_000] ^= 1);
     let why = two.exchange().unwrap_err();
-    assert!(why.contains("its snapshot of lesson 7 is damaged, and is not taken"), "{why}");
+    assert!(why.contains("its snapshot of example 7 is damaged, and is not taken"), "{why}");
     assert_eq!(two.condition(), Some(why));
     assert!(two.model() == known, "it judges as before");
-    let late = Node::new(&registers);
+    let late = Node::new(&streams);
     assert!(late.condition().is_some() && late.odds(&text(100)).is_none());
     // Who finds it so twice asks for another one, which mends it.
-    assert!(!registers.with(|stream| stream.is_wanted));
-    assert!(late.exchange().is_err() && registers.with(|stream| stream.is_wanted));
+    assert!(!streams.with(|stream| stream.is_wanted));
+    assert!(late.exchange().is_err() && streams.with(|stream| stream.is_wanted));
     one.exchange().unwrap();
     settle(&[&two, &late]);
     check_alike(&[&one, &two, &late]);
     assert_eq!((two.condition(), late.condition()), (None, None));
     // It asks no more if all are damaged.
-    registers.with(|stream| stream.damages = true);
+    streams.with(|stream| stream.damages = true);
     teach(&one, 7..13);
     one.exchange().unwrap();
     let leases: Vec<u64> = (0..12)
         .map(|_| {
             assert!(two.exchange().is_err());
             one.exchange().unwrap();
-            registers.with(|stream| stream.leases)
+            streams.with(|stream| stream.leases)
         })
         .collect();
     assert_eq!(leases[11], leases[0] + 3, "{leases:?}");
-    // With the next lessons comes a sound one.
-    registers.with(|stream| stream.damages = false);
+    // With the next examples comes a sound one.
+    streams.with(|stream| stream.damages = false);
     teach(&one, 13..20);
     one.exchange().unwrap();
     settle(&[&two, &late]);
@@ -485,36 +485,36 @@ fn a_broken_snapshot_is_refused_and_said() {
 
 #[test]
 fn who_is_killed_with_the_lease_holds_nobody_up_for_long() {
-    let registers = Registers::new(5, 1);
-    let (one, two) = (Node::new(&registers), Node::new(&registers));
-    registers.with(|stream| stream.most = 8);
+    let streams = MemoryStreams::new(5, 1);
+    let (one, two) = (Node::new(&streams), Node::new(&streams));
+    streams.with(|stream| stream.most = 8);
     teach(&one, 0..4);
     one.exchange().unwrap();
-    assert!(registers.with(|stream| {
+    assert!(streams.with(|stream| {
         stream.lease = Some(77);
         stream.snapshot.is_none()
     }));
     teach(&one, 4..8);
     one.exchange().unwrap();
     settle(&[&two]);
-    assert_eq!(registers.with(|stream| stream.base), 0, "nothing is cut off that no snapshot has");
+    assert_eq!(streams.with(|stream| stream.base), 0, "nothing is cut off that no snapshot has");
     check_alike(&[&one, &two]);
-    // The stream is full: lessons wait.
+    // The stream is full: examples wait.
     teach(&two, 8..12);
     assert!(two.exchange().unwrap_err().contains("full until a snapshot"));
     assert_eq!(two.state().waiting, 4);
     // The lease ends.
-    registers.with(|stream| stream.lease = None);
+    streams.with(|stream| stream.lease = None);
     settle(&[&two, &one]);
-    assert!(registers.with(|stream| stream.base) >= 7);
-    check_alike(&[&one, &two, &reference(&registers)]);
-    assert_eq!(registers.with(|stream| stream.head()), 12);
+    assert!(streams.with(|stream| stream.base) >= 7);
+    check_alike(&[&one, &two, &reference(&streams)]);
+    assert_eq!(streams.with(|stream| stream.head()), 12);
 }
 
 #[test]
 fn what_a_node_knew_before_it_shared_becomes_everybodys() {
-    let registers = Registers::new(100, 10);
-    let [mut first, mut second] = [(), ()].map(|()| Node::closed(&registers));
+    let streams = MemoryStreams::new(100, 10);
+    let [mut first, mut second] = [(), ()].map(|()| Node::closed(&streams));
     for (node, numbers) in [(&mut first, 0..10), (&mut second, 10..14)] {
         node.open(false);
         teach(node, numbers);
@@ -534,21 +534,21 @@ fn what_a_node_knew_before_it_shared_becomes_everybodys() {
 
 #[test]
 fn a_stream_that_a_failover_has_forgotten_is_begun_again() {
-    let registers = Registers::new(100, 10);
-    let (one, two) = (Node::new(&registers), Node::new(&registers));
+    let streams = MemoryStreams::new(100, 10);
+    let (one, two) = (Node::new(&streams), Node::new(&streams));
     teach(&one, 0..10);
     settle(&[&one, &two]);
     let known = one.model();
-    // The last lessons are gone, and others have their numbers.
-    registers.with(|stream| stream.history.truncate(7));
+    // The last examples are gone, and others have their numbers.
+    streams.with(|stream| stream.history.truncate(7));
     teach(&two, 10..16);
     settle(&[&two, &one]);
-    check_alike(&[&one, &two, &reference(&registers)]);
+    check_alike(&[&one, &two, &reference(&streams)]);
     // All of it is gone: the first one to notice gives it back.
     teach(&two, 16..18);
     settle(&[&two, &one]);
     let whole = one.model();
-    registers.with(|stream| *stream = Stream::default());
+    streams.with(|stream| *stream = Stream::default());
     settle(&[&one, &two]);
     check_alike(&[&one, &two]);
     assert!(one.model() == whole && whole != known);
@@ -583,12 +583,12 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Against a list of lessons: nodes end with the model of the list, in which every lesson is once, and for each event the last that
+    /// Against a list of examples: nodes end with the model of the list, in which every example is once, and for each event the last that
     /// its node has taught.
     #[test]
-    fn nodes_have_the_model_of_the_list_of_lessons(steps in prop::collection::vec(step(), 1..60)) {
-        let registers = Registers::new(7, 2);
-        let mut nodes: Vec<Node> = (0..3).map(|_| Node::new(&registers)).collect();
+    fn nodes_have_the_model_of_the_list_of_examples(steps in prop::collection::vec(step(), 1..60)) {
+        let streams = MemoryStreams::new(7, 2);
+        let mut nodes: Vec<Node> = (0..3).map(|_| Node::new(&streams)).collect();
         // The label of each event, which one node alone teaches.
         let mut taught: BTreeMap<(usize, usize), u8> = BTreeMap::new();
         // Events whose label is in a node's statistics, which a restart of these nodes loses.
@@ -611,25 +611,25 @@ proptest! {
                     nodes[node].restart();
                     counted.retain(|(of, _)| *of != node);
                 }
-                Step::Away(is_away) => registers.with(|stream| stream.is_away = is_away),
-                Step::LosesAnswers(loses) => registers.with(|stream| stream.loses_answers = loses),
-                Step::Lease(is_held) => registers.with(|stream| stream.lease = is_held.then_some(0)),
+                Step::Away(is_away) => streams.with(|stream| stream.is_away = is_away),
+                Step::LosesAnswers(loses) => streams.with(|stream| stream.loses_answers = loses),
+                Step::Lease(is_held) => streams.with(|stream| stream.lease = is_held.then_some(0)),
             }
         }
-        registers.with(|stream| (stream.is_away, stream.loses_answers, stream.lease) = (false, false, None));
+        streams.with(|stream| (stream.is_away, stream.loses_answers, stream.lease) = (false, false, None));
         for _ in 0..3 {
             nodes.iter().for_each(|node| node.exchange().unwrap());
         }
-        let lessons = registers.with(|stream| stream.history.clone());
-        let ids: BTreeSet<LessonId> = lessons.iter().map(|lesson| lesson.id).collect();
-        prop_assert_eq!(ids.len(), lessons.len(), "none is there twice");
-        if lessons.is_empty() {
+        let examples = streams.with(|stream| stream.history.clone());
+        let ids: BTreeSet<ExampleId> = examples.iter().map(|example| example.id).collect();
+        prop_assert_eq!(ids.len(), examples.len(), "none is there twice");
+        if examples.is_empty() {
             return Ok(());
         }
         check_alike(&nodes.iter().collect::<Vec<_>>());
-        check_alike(&[&nodes[0], &reference(&registers)]);
+        check_alike(&[&nodes[0], &reference(&streams)]);
         // Form, event, label before and now: the last of each event.
-        let last: BTreeMap<&[u8], u8> = lessons.iter().map(|lesson| (&lesson.bytes[1..9], lesson.bytes[10])).collect();
+        let last: BTreeMap<&[u8], u8> = examples.iter().map(|example| (&example.bytes[1..9], example.bytes[10])).collect();
         for label in 1..=2u8 {
             let (found, wanted) = (last.values().filter(|found| **found == label), taught.values().filter(|wanted| **wanted == label));
             prop_assert_eq!(found.count(), wanted.count(), "of label {}", label);

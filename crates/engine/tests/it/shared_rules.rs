@@ -1,22 +1,22 @@
-//! Rules that are posted to one node hold on all that share its registers.
+//! Rules that are posted to one node hold on all that share its registries.
 
 use std::sync::{Arc, Mutex};
 
-use engine::{Directory, Engine, Proposal, ReloadError, RulesRegister, SharedRegisters, SharedState};
+use engine::{Directory, Engine, Proposal, ReloadError, RulesRegistry, SharedRegistries, SharedState};
 use event::Time;
 use plan::{Config, Overrides};
 use proptest::prelude::*;
 
-use crate::registers::{Alone, open_with};
+use crate::registries::{LoneNode, open_with};
 
 const NOW: Time = Time::from_seconds(1_700_000_000);
 const PIPELINE: &str = "name = \"posts\"\nspace = 4\n[[field]]\nname = \"user\"\ntype = \"string\"\n";
 
-/// The registers that nodes share, as they are in memory. What was posted can be lost.
+/// The registries that nodes share, as they are in memory. What was posted can be lost.
 #[derive(Clone, Default)]
-struct Registers(Arc<Mutex<Vec<(SharedState, String)>>>);
+struct Registries(Arc<Mutex<Vec<(SharedState, String)>>>);
 
-impl RulesRegister for Registers {
+impl RulesRegistry for Registries {
     fn last(&self) -> Result<SharedState, String> {
         let states = self.0.lock().unwrap();
         Ok(states.last().map_or_else(SharedState::default, |(state, _)| state.clone()))
@@ -41,16 +41,16 @@ impl RulesRegister for Registers {
 struct Node {
     _parent: tempfile::TempDir,
     directory: Directory,
-    registers: Registers,
+    registries: Registries,
     engine: Option<Engine>,
 }
 
 impl Node {
-    fn new(registers: &Registers, pipeline: &str) -> Node {
+    fn new(registries: &Registries, pipeline: &str) -> Node {
         let parent = tempfile::tempdir().unwrap();
         let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
         std::fs::write(directory.config_path(), pipeline).unwrap();
-        let mut node = Node { _parent: parent, directory, registers: registers.clone(), engine: None };
+        let mut node = Node { _parent: parent, directory, registries: registries.clone(), engine: None };
         node.restart();
         node
     }
@@ -58,8 +58,9 @@ impl Node {
     fn restart(&mut self) {
         self.engine = None;
         let config = Config::load(&self.directory.config_path(), &Overrides::default());
-        let registers = SharedRegisters { rules: Box::new(self.registers.clone()), ..Alone::registers() };
-        self.engine = Some(open_with(&self.directory, &config, registers));
+        let registries =
+            SharedRegistries { rules: Box::new(self.registries.clone()), ..LoneNode::registries() };
+        self.engine = Some(open_with(&self.directory, &config, registries));
     }
 
     fn engine(&self) -> &Engine {
@@ -97,8 +98,8 @@ fn names(names: &[&str]) -> (Vec<String>, Option<Vec<String>>) {
 
 #[test]
 fn what_is_posted_to_one_node_holds_on_all() {
-    let registers = Registers::default();
-    let (one, mut two) = (Node::new(&registers, PIPELINE), Node::new(&registers, PIPELINE));
+    let registries = Registries::default();
+    let (one, mut two) = (Node::new(&registries, PIPELINE), Node::new(&registries, PIPELINE));
     assert!(!two.adopt().unwrap(), "nothing was posted yet");
     one.post(&rule("A")).unwrap();
     assert_eq!(two.rules(), names(&[]));
@@ -142,7 +143,7 @@ fn what_is_posted_to_one_node_holds_on_all() {
     one.post(&rule("E")).unwrap();
     two.restart();
     two.adopt().unwrap();
-    let late = Node::new(&registers, PIPELINE);
+    let late = Node::new(&registries, PIPELINE);
     late.adopt().unwrap();
     assert_eq!((two.rules(), late.rules()), (names(&["E"]), names(&["E"])));
 
@@ -154,9 +155,9 @@ fn what_is_posted_to_one_node_holds_on_all() {
 
 #[test]
 fn a_node_that_others_rules_do_not_fit_keeps_its_own_and_says_so() {
-    let registers = Registers::default();
+    let registries = Registries::default();
     let (one, other) =
-        (Node::new(&registers, PIPELINE), Node::new(&registers, &PIPELINE.replace("user", "account")));
+        (Node::new(&registries, PIPELINE), Node::new(&registries, &PIPELINE.replace("user", "account")));
     one.post(&rule("A")).unwrap();
     assert!(matches!(other.adopt(), Err(ReloadError::Problems(_))));
     assert_eq!((other.rules(), other.engine().shared_rules()), (names(&[]), 0));
@@ -164,7 +165,7 @@ fn a_node_that_others_rules_do_not_fit_keeps_its_own_and_says_so() {
     other.adopt().unwrap();
     assert_eq!(other.engine().shared_rules(), 2);
     // Pipelines that a node does not have are nothing to it.
-    let stranger = Node::new(&registers, &PIPELINE.replace("posts", "mails"));
+    let stranger = Node::new(&registries, &PIPELINE.replace("posts", "mails"));
     one.post(&rule("A")).unwrap();
     stranger.adopt().unwrap();
     assert_eq!((stranger.rules(), stranger.engine().shared_rules()), (names(&[]), 3));
@@ -195,8 +196,8 @@ proptest! {
     /// a post that was acknowledged, or none; and where nothing was lost, those of the last.
     #[test]
     fn nodes_agree_in_the_end(steps in prop::collection::vec(step(), 1..30)) {
-        let registers = Registers::default();
-        let mut nodes: Vec<Node> = (0..3).map(|_| Node::new(&registers, PIPELINE)).collect();
+        let registries = Registries::default();
+        let mut nodes: Vec<Node> = (0..3).map(|_| Node::new(&registries, PIPELINE)).collect();
         let (mut posted, mut lost) = (vec![names(&[])], false);
         for step in steps {
             match step {
@@ -208,7 +209,7 @@ proptest! {
                 Step::Adopt(node) => _ = nodes[node].adopt().unwrap(),
                 Step::Restart(node) => nodes[node].restart(),
                 Step::Lose(count) => {
-                    let mut states = registers.0.lock().unwrap();
+                    let mut states = registries.0.lock().unwrap();
                     let left = states.len().saturating_sub(count);
                     lost |= left < states.len();
                     states.truncate(left);

@@ -56,9 +56,9 @@ fn files(directory: &Path, into: &mut Vec<PathBuf>) {
 }
 
 /// A name for what is done to a file, and what is left of it then.
-type Damaged = (String, Option<Vec<u8>>);
+type DamagedFile = (String, Option<Vec<u8>>);
 
-fn ways(whole: &[u8]) -> Vec<Damaged> {
+fn ways(whole: &[u8]) -> Vec<DamagedFile> {
     let flip = |at: usize| {
         let mut bytes = whole.to_vec();
         bytes[at] ^= 1 << (at % 8);
@@ -73,7 +73,7 @@ fn ways(whole: &[u8]) -> Vec<Damaged> {
         Some(step) => (0..whole.len()).step_by(step).collect(),
         None => vec![0, 9.min(last), 20.min(last), middle, last],
     };
-    let mut ways: Vec<Damaged> = places.into_iter().map(flip).collect();
+    let mut ways: Vec<DamagedFile> = places.into_iter().map(flip).collect();
     ways.push(("its second half".to_owned(), Some(whole[..middle].to_vec())));
     ways.push(("all of its bytes".to_owned(), Some(Vec::new())));
     ways.push(("zeros".to_owned(), Some(vec![0; whole.len()])));
@@ -158,10 +158,10 @@ fn damage_to_any_file_costs_no_more_than_what_it_had() {
             };
             assert!(lost <= bound, "{what} of {name} is gone, and {lost} decisions");
             // Nobody needs to be told of what costs nothing.
-            let is_told = !engine.health().list().is_empty()
+            let is_reported = !engine.health().list().is_empty()
                 || !table.is_whole()
                 || engine.journal().unwrap().losses().torn.is_some();
-            assert!(is_told || lost == 0, "{what} of {name} is gone, and nobody is told");
+            assert!(is_reported || lost == 0, "{what} of {name} is gone, and nobody is told");
             engine.close().unwrap();
             drop(engine);
             restore(&path, &kept);

@@ -63,7 +63,7 @@ fn the_usual_libraries_read_them() {
     let file = |name: &str| File::create(parent.path().join(name)).unwrap();
     export::parquet(&journal.archive().unwrap(), &ExportFilter::default(), file("table.parquet")).unwrap();
     export::ndjson(&journal.archive().unwrap(), &ExportFilter::default(), &mut file("table.ndjson")).unwrap();
-    let rotated = crate::columns::Rotated::new(|_, _| ());
+    let rotated = crate::columns::RotatedJournal::new(|_, _| ());
     std::fs::copy(rotated.columns(), parent.path().join("segment.parquet")).unwrap();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/tables.py");
     let ran = Command::new(&python)

@@ -134,15 +134,15 @@ fn what_no_tier_has_is_refused() {
     check("max_bucket(user.sent('24h'), '1h') > 1", &format!("no tier has 24 whole buckets of 1h: {of}"));
     check("max_bucket(user.sent('29h'), '10m') > 1", "174 buckets of 10m: 1 to 168 can be read");
     check("max_bucket(user.sen('2h'), '10m') > 1", "unknown counter `sen`");
-    let track = "\n[[kind]]\nname = \"karma\"\nof = \"user\"\n[[statistic]]\nname = \"karma\"\nkeys = [\"karma\"]\n\
-        track = [\"count\"]\nkeep = \"1d\"\n";
+    let aggregate = "\n[[kind]]\nname = \"karma\"\nof = \"user\"\n[[statistic]]\nname = \"karma\"\nkeys = [\"karma\"]\n\
+        aggregate = [\"count\"]\nkeep = \"1d\"\n";
     let text = CONFIG.replacen(
         "max_bucket(user.sent('2h'), '10m') >= 300",
         "max_bucket(karma.count('2h'), '10m') > 1",
         1,
     );
-    let found = plan(&(text + track)).unwrap_err();
-    assert!(found.contains("`max_bucket` takes counters, and `karma` has a track"), "{found}");
+    let found = plan(&(text + aggregate)).unwrap_err();
+    assert!(found.contains("`max_bucket` takes counters, and `karma` has an aggregate"), "{found}");
 }
 
 #[test]

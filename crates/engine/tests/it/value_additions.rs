@@ -1,4 +1,4 @@
-//! Values that verdicts and feedback add to tracks, and take back.
+//! Values that verdicts and feedback add to aggregates, and take back.
 
 use engine::Engine;
 use event::{Event, Span, Time, Value};
@@ -34,7 +34,7 @@ of = "user"
 [[statistic]]
 name = "karma"
 keys = ["karma"]
-track = ["count", "sum"]
+aggregate = ["count", "sum"]
 decay = ["30d"]
 keep = "365d"
 observe = false
@@ -102,7 +102,7 @@ fn feedback_adds_values_and_takes_them_back() {
         let said = engine::FeedbackInput { class, by };
         pollster::block_on(engine.learn(prepared, "1", said)).unwrap()
     };
-    assert_eq!(say("spam", None).keys, 2, "a counter and a track");
+    assert_eq!(say("spam", None).keys, 2, "a counter and an aggregate");
     assert_eq!(karma(&engine, NOW), (1, -20, -20.0));
     assert!(say("spam", None).duplicate);
     assert_eq!(say("ham", None).replaced.as_deref(), Some("spam"));
@@ -121,7 +121,7 @@ fn what_cannot_be_added_is_refused() {
         let found = plan(&CONFIG.replacen(old, new, 1)).unwrap_err();
         assert!(found.contains(message), "{found}");
     };
-    check("karma by -20", "karma -20", "`karma -20` is neither a counter nor a value for a track");
+    check("karma by -20", "karma -20", "`karma -20` is neither a counter nor a value for an aggregate");
     check("karma by -5", "karma by 0", "`0` cannot be added to `karma`");
     check("karma by -20", "carma by -20", "there is no kind `carma`");
     check("karma by -20", "user by -20", "events alone are added to `user`");

@@ -21,7 +21,7 @@ fn day(catalog: &Catalog, secret: &Secret, day: u64, time: Time) -> Vec<ObserveR
     for (space, kind, statistic) in catalog.iter() {
         // What is kept for longer than a year has not levelled off by then.
         let keep = match &statistic.measure {
-            Measure::Aggregate(track) => track.keep(),
+            Measure::Aggregate(aggregate) => aggregate.keep(),
             Measure::Evidence(form) => form.keep,
             Measure::Last(form) => form.keep,
             Measure::Windows(layout) => Span(layout.shape().expires(time).0 - time.0),

@@ -333,8 +333,8 @@ impl JournalSimulation {
             return Err(format!("more than a block is lost: {lost:?}"));
         }
         let losses = journal.losses();
-        let is_said = losses.sentence().is_some() || losses.torn.is_some() || !skipped.is_empty();
-        if lost.is_empty() || is_said { Ok(()) } else { Err(format!("{lost:?} are lost in silence")) }
+        let is_stated = losses.sentence().is_some() || losses.torn.is_some() || !skipped.is_empty();
+        if lost.is_empty() || is_stated { Ok(()) } else { Err(format!("{lost:?} are lost in silence")) }
     }
 }
 

@@ -85,13 +85,13 @@ impl Checker<'_> {
             }
             (name, _) if AggregateFunction::NAMES.contains(&name) => {
                 let message = format!("`{name}` takes no argument");
-                let help = format!("a track has no windows: write `{kind}.{name}()`");
+                let help = format!("an aggregate has no windows: write `{kind}.{name}()`");
                 return self.fail(range, message, help);
             }
             (name, _) => {
                 let names = AggregateFunction::NAMES.map(str::to_owned);
                 let help = did_you_mean(name, &names).unwrap_or_else(|| format!("it has {}", listed(&names)));
-                let message = format!("`{kind}` has a track and no counter `{name}`");
+                let message = format!("`{kind}` has an aggregate and no counter `{name}`");
                 return self.fail(&call.name_range, message, help);
             }
         };
@@ -299,8 +299,8 @@ impl Checker<'_> {
             });
             return self.fail(&node.range, format!("there is no model `{name}`"), help);
         };
-        let world = self.context.siblings.map(|(_, world)| world);
-        match (mode, world) {
+        let view = self.context.siblings.map(|(_, view)| view);
+        match (mode, view) {
             // What is enforced must not hang on what is only tried.
             (Mode::Shadow | Mode::Off, Some(ResultView::Live)) => {
                 let (how, help) = match mode {
@@ -323,7 +323,7 @@ impl Checker<'_> {
     /// `rule('NAME')`: whether another rule fired.
     pub(super) fn rule(&mut self, node: &SyntaxNode) -> Option<TypedExpr> {
         let name = self.quoted(node, "rule('NAME')")?;
-        let Some((siblings, world)) = self.siblings(node)? else {
+        let Some((siblings, view)) = self.siblings(node)? else {
             return Some(TypedExpr::Bool(BoolExpr::Fired(0, ResultView::Live)));
         };
         let Some((index, mode)) = siblings.rules.get(name) else {
@@ -333,7 +333,7 @@ impl Checker<'_> {
             );
             return None;
         };
-        if *mode == Mode::Off || *mode == Mode::Shadow && world == ResultView::Live {
+        if *mode == Mode::Off || *mode == Mode::Shadow && view == ResultView::Live {
             let message = format!(
                 "the rule `{name}` is {}, so this is always false",
                 if *mode == Mode::Off { "off" } else { "in shadow" }
@@ -346,13 +346,13 @@ impl Checker<'_> {
             self.report(Diagnostic::new(message, node.range.clone()).help(help).warning());
         }
         self.refers.push((RuleReference::Rule(*index), node.range.clone()));
-        Some(TypedExpr::Bool(BoolExpr::Fired(*index, world)))
+        Some(TypedExpr::Bool(BoolExpr::Fired(*index, view)))
     }
 
     /// `group('links')`: what the rules of a group add to the score, within its bounds.
     pub(super) fn group(&mut self, node: &SyntaxNode) -> Option<TypedExpr> {
         let name = self.quoted(node, "group('links')")?;
-        let Some((siblings, world)) = self.siblings(node)? else {
+        let Some((siblings, view)) = self.siblings(node)? else {
             return Some(TypedExpr::Float(FloatExpr::Group(0, ResultView::Live)));
         };
         let Some(index) = siblings.groups.get(name) else {
@@ -361,7 +361,7 @@ impl Checker<'_> {
             return self.fail(&node.range, format!("there is no group `{name}`"), help);
         };
         self.refers.push((RuleReference::Group(*index), node.range.clone()));
-        Some(TypedExpr::Float(FloatExpr::Group(*index, world)))
+        Some(TypedExpr::Float(FloatExpr::Group(*index, view)))
     }
 
     /// `over('logins')`: what a limit says of the event.
@@ -535,10 +535,12 @@ impl Checker<'_> {
                     return None;
                 }
                 if self.scope.is_aggregate(kind) {
-                    let message = format!("`{function}` takes counters, and `{kind}` has a track");
+                    let message = format!("`{function}` takes counters, and `{kind}` has an aggregate");
                     let help = match BucketFunction::NAMES.contains(&function) {
-                        true => "a track has no buckets: count in a statistic with `counts` and `windows`"
-                            .to_owned(),
+                        true => {
+                            "an aggregate has no buckets: count in a statistic with `counts` and `windows`"
+                                .to_owned()
+                        }
                         false => format!("divide its values with `/`: `{kind}.sum() / {kind}.count()`"),
                     };
                     return self.fail(&node.range, message, help);

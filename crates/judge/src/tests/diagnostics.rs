@@ -261,7 +261,7 @@ rules have no optional fields
 }
 
 #[test]
-fn values_of_a_track() {
+fn values_of_an_aggregate() {
     for source in [
         "user.count() > 3",
         "user.sum() < 0 || user.min() < -5 || user.max() != 7",
@@ -277,7 +277,7 @@ fn values_of_a_track() {
 `count` takes no argument
   | user.count('1h') > 1
   | ^^^^^^^^^^^^^^^^
-  = a track has no windows: write `user.count()`",
+  = an aggregate has no windows: write `user.count()`",
     );
     check(
         "user.decayed() > 1",
@@ -290,7 +290,7 @@ fn values_of_a_track() {
     check(
         "user.decayed('2h') > 1",
         r"
-the track keeps the half-life 1h
+the aggregate keeps the half-life 1h
   | user.decayed('2h') > 1
   |              ^^^^",
     );
@@ -305,11 +305,11 @@ a half-life is longer than 0
     check(
         "user.cuont() > 1 && user.seen('1h') > 1",
         r"
-`user` has a track and no counter `cuont`
+`user` has an aggregate and no counter `cuont`
   | user.cuont() > 1 && user.seen('1h') > 1
   |      ^^^^^
   = did you mean `count`?
-`user` has a track and no counter `seen`
+`user` has an aggregate and no counter `seen`
   | user.cuont() > 1 && user.seen('1h') > 1
   |                          ^^^^
   = it has `count`, `decayed`, `max`, `min`, `sum`",
@@ -317,11 +317,11 @@ a half-life is longer than 0
     check(
         "ratio(user.sum(), user.count()) > 1",
         r"
-`ratio` takes counters, and `user` has a track
+`ratio` takes counters, and `user` has an aggregate
   | ratio(user.sum(), user.count()) > 1
   |       ^^^^^^^^^^
   = divide its values with `/`: `user.sum() / user.count()`
-`ratio` takes counters, and `user` has a track
+`ratio` takes counters, and `user` has an aggregate
   | ratio(user.sum(), user.count()) > 1
   |                   ^^^^^^^^^^^^
   = divide its values with `/`: `user.sum() / user.count()`",

@@ -1,7 +1,7 @@
 use event::{Facts, TableIndex, Type, Value};
 use proptest::prelude::*;
 
-use super::oracle::{self, World};
+use super::oracle::{self, OracleContext};
 use super::{TestScope, compile, library};
 use crate::syntax::{self, SyntaxKind, SyntaxNode};
 use crate::{
@@ -282,7 +282,7 @@ fn sets() -> impl Strategy<Value = (Vec<RuleSource>, Vec<Facts>)> {
 /// score. An enforced rule sees enforced ones only, one in shadow sees all.
 fn asked(rules: &[RuleSource], schema: &event::Schema, row: &Facts) -> (Vec<u32>, Vec<u32>, f64) {
     let bounded = |score: f64| score.clamp(-1.0, 2.5);
-    let mut live = World::new(schema, row);
+    let mut live = OracleContext::new(schema, row);
     live.groups.insert("g".to_owned(), 0.0);
     let mut trial = live.clone();
     let (mut fired, mut shadow) = (Vec::new(), Vec::new());
@@ -290,8 +290,8 @@ fn asked(rules: &[RuleSource], schema: &event::Schema, row: &Facts) -> (Vec<u32>
     for (index, rule) in rules.iter().enumerate().rev() {
         let (node, _) = syntax::parse(&rule.when).unwrap();
         let enforced = rule.mode == Mode::Enforce;
-        let world = if enforced { &live } else { &trial };
-        let fires = rule.mode != Mode::Off && oracle::condition(&node, world) == Some(true);
+        let context = if enforced { &live } else { &trial };
+        let fires = rule.mode != Mode::Off && oracle::condition(&node, context) == Some(true);
         if !fires {
             live.rules.insert(rule.name.clone(), false);
             trial.rules.insert(rule.name.clone(), false);
@@ -300,7 +300,7 @@ fn asked(rules: &[RuleSource], schema: &event::Schema, row: &Facts) -> (Vec<u32>
         if enforced { &mut fired } else { &mut shadow }.insert(0, index as u32);
         let share = rule.share.as_ref().map_or(1.0, |share| {
             let (node, _) = syntax::parse(share).unwrap();
-            oracle::number(&node, world).map_or(0.0, |share| share.clamp(0.0, 1.0))
+            oracle::number(&node, context).map_or(0.0, |share| share.clamp(0.0, 1.0))
         });
         let score = rule.score * share;
         match (enforced, rule.group.is_some()) {
@@ -328,7 +328,7 @@ proptest! {
         match compile(&source, &mut scope) {
             Ok(condition) => {
                 for row in rows {
-                    let expected = oracle::condition(&node, &World::new(scope.schema(), &row));
+                    let expected = oracle::condition(&node, &OracleContext::new(scope.schema(), &row));
                     prop_assert_eq!(condition.evaluate(&row), expected, "{} of {:?}", source, row);
                 }
             }
@@ -336,7 +336,7 @@ proptest! {
                 for (part, never) in claims(&node, &found) {
                     // What statistics say is never below 0.
                     for row in rows.iter().filter(|row| !has_negative_reading(scope.schema(), row)) {
-                        let said = oracle::condition(&part, &World::new(scope.schema(), row));
+                        let said = oracle::condition(&part, &OracleContext::new(scope.schema(), row));
                         prop_assert_ne!(said, Some(never), "{:?} in {} of {:?}", part, source, row);
                     }
                 }

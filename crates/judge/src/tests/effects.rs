@@ -163,7 +163,7 @@ a counter is named with its kind
     check(
         "add user.spam",
         r"
-`user` has a track and no counters
+`user` has an aggregate and no counters
   | add user.spam
   |     ^^^^^^^^^",
     );

@@ -627,7 +627,7 @@ the first window of `trend` is the shorter one
     check(
         "trend(user.count(), from.seen('1d')) > 2",
         r"
-`trend` takes counters, and `user` has a track
+`trend` takes counters, and `user` has an aggregate
   | trend(user.count(), from.seen('1d')) > 2
   |       ^^^^^^^^^^^^
   = divide its values with `/`: `user.sum() / user.count()`",

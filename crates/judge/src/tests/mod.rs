@@ -38,8 +38,8 @@ const FACTS: [(&str, Type); 13] = [
     ("ip", Type::Ip),
 ];
 const KINDS: [&str; 5] = ["from", "ip", "link_domain", "subject", "user"];
-/// The kind with a track.
-const TRACK: &str = "user";
+/// The kind with an aggregate.
+const AGGREGATE: &str = "user";
 const COUNTERS: [&str; 4] = ["seen", "spam", "ham", "complaint"];
 
 /// The labels of addresses, and how long they hold.
@@ -177,7 +177,7 @@ impl Scope for TestScope {
             ReadingRequest::Aggregate { value: AggregateFunction::Decayed(half_life), .. }
                 if *half_life != Span::hours(1) =>
             {
-                return Err(ScopeError::Window("the track keeps the half-life 1h".to_owned()));
+                return Err(ScopeError::Window("the aggregate keeps the half-life 1h".to_owned()));
             }
             ReadingRequest::Aggregate { .. } => (vec![], None),
             ReadingRequest::LastAge { kind: "subject" } => {
@@ -215,7 +215,7 @@ impl Scope for TestScope {
     }
 
     fn is_aggregate(&self, kind: &str) -> bool {
-        kind == TRACK
+        kind == AGGREGATE
     }
 
     fn is_distinct(&self, name: &str) -> bool {
@@ -233,13 +233,13 @@ impl Scope for TestScope {
     }
 
     fn takes_values(&self, kind: &str) -> Result<u8, ScopeError> {
-        assert_eq!(kind, TRACK);
+        assert_eq!(kind, AGGREGATE);
         Ok(0)
     }
 
     fn counter(&self, kind: &str, counter: &str) -> Result<(), ScopeError> {
-        if kind == TRACK {
-            return Err(ScopeError::Unavailable("`user` has a track and no counters".to_owned()));
+        if kind == AGGREGATE {
+            return Err(ScopeError::Unavailable("`user` has an aggregate and no counters".to_owned()));
         }
         if COUNTERS.contains(&counter) {
             return Ok(());

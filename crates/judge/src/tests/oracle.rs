@@ -13,7 +13,7 @@ use crate::syntax::{ArithmeticOperator, CallNode, CompareOperator, SyntaxKind, S
 
 /// The data that a condition is evaluated on.
 #[derive(Clone)]
-pub(super) struct World<'a> {
+pub(super) struct OracleContext<'a> {
     pub(super) schema: &'a Schema,
     pub(super) row: &'a Facts,
     /// The results of rules and groups.
@@ -21,9 +21,9 @@ pub(super) struct World<'a> {
     pub(super) groups: HashMap<String, f64>,
 }
 
-impl<'a> World<'a> {
-    pub(super) fn new(schema: &'a Schema, row: &'a Facts) -> World<'a> {
-        World { schema, row, rules: HashMap::new(), groups: HashMap::new() }
+impl<'a> OracleContext<'a> {
+    pub(super) fn new(schema: &'a Schema, row: &'a Facts) -> OracleContext<'a> {
+        OracleContext { schema, row, rules: HashMap::new(), groups: HashMap::new() }
     }
 }
 
@@ -98,19 +98,19 @@ enum Dynamic {
 use Dynamic::{Bool, Bytes, Duration, Float, Integer, Ip, List, String as Text};
 
 /// Returns the value of a condition for a row; readings are found by the name of their column.
-pub(super) fn condition(node: &SyntaxNode, world: &World<'_>) -> Option<bool> {
-    match eval(node, world)? {
+pub(super) fn condition(node: &SyntaxNode, context: &OracleContext<'_>) -> Option<bool> {
+    match eval(node, context)? {
         Bool(truth) => Some(truth),
         other => panic!("{other:?} is no truth"),
     }
 }
 
 /// Returns the value of a number in a row.
-pub(super) fn number(node: &SyntaxNode, world: &World<'_>) -> Option<f64> {
-    eval(node, world).map(|number| float(&number))
+pub(super) fn number(node: &SyntaxNode, context: &OracleContext<'_>) -> Option<f64> {
+    eval(node, context).map(|number| float(&number))
 }
 
-fn column(name: &str, age: bool, World { schema, row, .. }: &World<'_>) -> Option<Dynamic> {
+fn column(name: &str, age: bool, OracleContext { schema, row, .. }: &OracleContext<'_>) -> Option<Dynamic> {
     let slot = schema.slot(name).unwrap_or_else(|| panic!("no column {name}"));
     let value = row.get(slot)?;
     if value.type_of() != schema.column(slot).kind {
@@ -180,13 +180,13 @@ fn arithmetic(operator: ArithmeticOperator, left: Dynamic, right: Dynamic) -> Op
     }
 }
 
-fn eval(node: &SyntaxNode, world: &World<'_>) -> Option<Dynamic> {
-    let value = |node: &SyntaxNode| eval(node, world);
-    let truth = |node: &SyntaxNode| condition(node, world);
+fn eval(node: &SyntaxNode, context: &OracleContext<'_>) -> Option<Dynamic> {
+    let value = |node: &SyntaxNode| eval(node, context);
+    let truth = |node: &SyntaxNode| condition(node, context);
     match &node.kind {
         SyntaxKind::Refused | SyntaxKind::List(_) => panic!("refused"),
-        SyntaxKind::Name(name) if definition(name).is_some() => eval(&definition(name)?, world),
-        SyntaxKind::Name(name) => column(if name == "now" { "event.time" } else { name }, false, world),
+        SyntaxKind::Name(name) if definition(name).is_some() => eval(&definition(name)?, context),
+        SyntaxKind::Name(name) => column(if name == "now" { "event.time" } else { name }, false, context),
         SyntaxKind::Text(text) => Some(Text(text.clone())),
         SyntaxKind::Integer(integer) => Some(Integer(*integer)),
         SyntaxKind::Float(float) => Some(Float(*float)),
@@ -256,7 +256,7 @@ fn eval(node: &SyntaxNode, world: &World<'_>) -> Option<Dynamic> {
             let chosen = if truth(&branches.0)? { value(&branches.1) } else { value(&branches.2) };
             // Both branches have one type: a float where either is one.
             chosen.map(|chosen| match chosen {
-                Integer(integer) if is_float(&branches.1, world) || is_float(&branches.2, world) => {
+                Integer(integer) if is_float(&branches.1, context) || is_float(&branches.2, context) => {
                     Float(integer as f64)
                 }
                 other => other,
@@ -269,34 +269,34 @@ fn eval(node: &SyntaxNode, world: &World<'_>) -> Option<Dynamic> {
             (List(items), Integer(at)) => items.get(at as usize).cloned().map(Text),
             other => panic!("{other:?} is no item"),
         },
-        SyntaxKind::Call(call) => eval_call(call, world),
+        SyntaxKind::Call(call) => eval_call(call, context),
     }
 }
 
 /// Returns true if an operand has the type float, whatever the row holds.
-fn is_float(node: &SyntaxNode, world: &World<'_>) -> bool {
-    let schema = world.schema;
+fn is_float(node: &SyntaxNode, context: &OracleContext<'_>) -> bool {
+    let schema = context.schema;
     match &node.kind {
         SyntaxKind::Float(_) => true,
-        SyntaxKind::Name(name) if definition(name).is_some() => is_float(&definition(name).unwrap(), world),
+        SyntaxKind::Name(name) if definition(name).is_some() => is_float(&definition(name).unwrap(), context),
         SyntaxKind::Name(name) => {
             schema.slot(name).is_some_and(|slot| schema.column(slot).kind == event::Type::Float)
         }
-        SyntaxKind::Negate(operand) => is_float(operand, world),
+        SyntaxKind::Negate(operand) => is_float(operand, context),
         SyntaxKind::Arithmetic(ArithmeticOperator::Divide, _) => true,
-        SyntaxKind::Arithmetic(_, sides) => is_float(&sides.0, world) || is_float(&sides.1, world),
-        SyntaxKind::If(branches) => is_float(&branches.1, world) || is_float(&branches.2, world),
+        SyntaxKind::Arithmetic(_, sides) => is_float(&sides.0, context) || is_float(&sides.1, context),
+        SyntaxKind::If(branches) => is_float(&branches.1, context) || is_float(&branches.2, context),
         SyntaxKind::Call(call) => match (call.name.as_str(), &call.target) {
             ("double" | "ratio" | "rate" | "trend" | "model" | "group" | "dispersion", _) => true,
-            ("or", Some(target)) => is_float(target, world) || is_float(&call.args[0], world),
+            ("or", Some(target)) => is_float(target, context) || is_float(&call.args[0], context),
             _ => false,
         },
         _ => false,
     }
 }
 
-fn eval_call(call: &CallNode, world: &World<'_>) -> Option<Dynamic> {
-    let value = |node: &SyntaxNode| eval(node, world);
+fn eval_call(call: &CallNode, context: &OracleContext<'_>) -> Option<Dynamic> {
+    let value = |node: &SyntaxNode| eval(node, context);
     let text = |node: &SyntaxNode| match value(node)? {
         Text(text) => Some(text),
         other => panic!("{other:?} is no text"),
@@ -310,7 +310,7 @@ fn eval_call(call: &CallNode, world: &World<'_>) -> Option<Dynamic> {
         }))
     };
     match (call.name.as_str(), call.target.as_deref()) {
-        ("age", None) => match (column("event.time", false, world)?, value(&call.args[0])?) {
+        ("age", None) => match (column("event.time", false, context)?, value(&call.args[0])?) {
             (Dynamic::Time(now), Dynamic::Time(then)) => Some(Duration(now.saturating_sub(then))),
             other => panic!("{other:?} have no age"),
         },
@@ -336,7 +336,7 @@ fn eval_call(call: &CallNode, world: &World<'_>) -> Option<Dynamic> {
             };
             let ((short, short_seconds), (long, long_seconds)) = (side(&call.args[0]), side(&call.args[1]));
             let SyntaxKind::Integer(least) = call.args[2].kind else { panic!("no least") };
-            let ratio = column(&format!("ratio({short}, {long}, {least})"), false, world)?;
+            let ratio = column(&format!("ratio({short}, {long}, {least})"), false, context)?;
             finite(float(&ratio) * (long_seconds / short_seconds))
         }
         ("max_bucket" | "dispersion", None) => {
@@ -345,15 +345,15 @@ fn eval_call(call: &CallNode, world: &World<'_>) -> Option<Dynamic> {
             };
             let SyntaxKind::Name(kind) = &kind.kind else { panic!("no kind") };
             let (window, width) = (text(&args[0])?, text(&call.args[1])?);
-            column(&format!("{}({kind}.{name}('{window}'), '{width}')", call.name), false, world)
+            column(&format!("{}({kind}.{name}('{window}'), '{width}')", call.name), false, context)
         }
-        ("model", None) => column(&format!("model('{}')", text(&call.args[0])?), false, world),
-        ("rule", None) => Some(Bool(world.rules[&text(&call.args[0])?])),
-        ("group", None) => Some(Float(world.groups[&text(&call.args[0])?])),
+        ("model", None) => column(&format!("model('{}')", text(&call.args[0])?), false, context),
+        ("rule", None) => Some(Bool(context.rules[&text(&call.args[0])?])),
+        ("group", None) => Some(Float(context.groups[&text(&call.args[0])?])),
         ("estimated", None) => match &call.args[0].kind {
             SyntaxKind::Call(CallNode { name, target: Some(kind), args, .. }) => match &kind.kind {
                 SyntaxKind::Name(kind) => {
-                    column(&format!("estimated({kind}.{name}('{}'))", text(&args[0])?), false, world)
+                    column(&format!("estimated({kind}.{name}('{}'))", text(&args[0])?), false, context)
                 }
                 other => panic!("{other:?} is no kind"),
             },
@@ -413,18 +413,18 @@ fn eval_call(call: &CallNode, world: &World<'_>) -> Option<Dynamic> {
         ("or", Some(target)) => {
             let chosen = value(target).or_else(|| value(&call.args[0]))?;
             match chosen {
-                Integer(integer) if is_float(target, world) || is_float(&call.args[0], world) => {
+                Integer(integer) if is_float(target, context) || is_float(&call.args[0], context) => {
                     Some(Float(integer as f64))
                 }
                 other => Some(other),
             }
         }
         ("first_age", Some(SyntaxNode { kind: SyntaxKind::Name(kind), .. })) => {
-            column(&format!("{kind}.first_age()"), true, world)
+            column(&format!("{kind}.first_age()"), true, context)
         }
         (counter, Some(SyntaxNode { kind: SyntaxKind::Name(kind), .. })) => {
             let window = text(&call.args[0])?;
-            column(&format!("{kind}.{counter}('{window}')"), false, world)
+            column(&format!("{kind}.{counter}('{window}')"), false, context)
         }
         (name, _) => panic!("no function {name}"),
     }

@@ -1,4 +1,4 @@
-//! Sets of rules: order, groups, worlds, versions, tests, bounds.
+//! Sets of rules: order, groups, views, versions, tests, bounds.
 
 use event::{Time, Value};
 

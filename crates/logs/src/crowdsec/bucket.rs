@@ -125,7 +125,7 @@ pub struct CrowdsecBuckets {
     pub without_source: u64,
 }
 
-/// The surroundings that scenarios are run in.
+/// The environment that scenarios are run in.
 pub(crate) struct PourContext<'c> {
     pub(crate) data: &'c CrowdsecDataFiles,
     pub(crate) memory: &'c mut ExprMemory,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::crowdsec::evaluator::{
-    Evaluated, EvaluationError, Evaluator, ExprEnvironment, OpenClosure, STEPS_MAX, error,
+    EvaluationError, EvaluationResult, Evaluator, ExprEnvironment, OpenClosure, STEPS_MAX, error,
 };
 use crate::crowdsec::expression::{BinaryOperator, ClosurePart, CrowdsecExpression, ExprNode, compile_regex};
 use crate::crowdsec::helpers;
@@ -28,7 +28,7 @@ impl CrowdsecExpression {
 }
 
 impl Evaluator<'_, '_> {
-    fn value(&mut self, node: &ExprNode) -> Evaluated {
+    fn value(&mut self, node: &ExprNode) -> EvaluationResult {
         self.pay(1)?;
         Ok(match node {
             ExprNode::Nil => ExprValue::Nil,
@@ -109,7 +109,7 @@ impl Evaluator<'_, '_> {
         })
     }
 
-    fn name(&self, name: &str) -> Evaluated {
+    fn name(&self, name: &str) -> EvaluationResult {
         if let Some((_, value)) = self.variables.iter().rev().find(|(known, _)| known.as_ref() == name) {
             return Ok(value.clone());
         }
@@ -122,7 +122,12 @@ impl Evaluator<'_, '_> {
         }
     }
 
-    fn slice(&mut self, object: &ExprNode, from: Option<&ExprNode>, to: Option<&ExprNode>) -> Evaluated {
+    fn slice(
+        &mut self,
+        object: &ExprNode,
+        from: Option<&ExprNode>,
+        to: Option<&ExprNode>,
+    ) -> EvaluationResult {
         let object = self.value(object)?;
         let length = match &object {
             ExprValue::List(items) => items.len(),
@@ -151,7 +156,7 @@ impl Evaluator<'_, '_> {
         })
     }
 
-    fn method(&mut self, object: &ExprValue, name: &str, arguments: &[ExprValue]) -> Evaluated {
+    fn method(&mut self, object: &ExprValue, name: &str, arguments: &[ExprValue]) -> EvaluationResult {
         let unknown = || error(format!("`{name}` is no method of {}", object.kind()));
         match object {
             ExprValue::Record => {
@@ -180,7 +185,7 @@ impl Evaluator<'_, '_> {
         }
     }
 
-    fn binary(&mut self, operator: BinaryOperator, left: &ExprNode, right: &ExprNode) -> Evaluated {
+    fn binary(&mut self, operator: BinaryOperator, left: &ExprNode, right: &ExprNode) -> EvaluationResult {
         use BinaryOperator as B;
         let left = match (operator, self.value(left)) {
             (B::Otherwise, Ok(ExprValue::Nil) | Err(_)) => return self.value(right),
@@ -215,7 +220,7 @@ impl Evaluator<'_, '_> {
         self.apply(operator, &left, &right)
     }
 
-    fn apply(&mut self, operator: BinaryOperator, left: &ExprValue, right: &ExprValue) -> Evaluated {
+    fn apply(&mut self, operator: BinaryOperator, left: &ExprValue, right: &ExprValue) -> EvaluationResult {
         use BinaryOperator as B;
         use ExprValue as V;
         if let (V::Text(one), V::Text(other)) = (left, right) {
@@ -297,7 +302,7 @@ impl Evaluator<'_, '_> {
         })
     }
 
-    fn is_in(&mut self, value: &ExprValue, container: &ExprValue) -> Evaluated {
+    fn is_in(&mut self, value: &ExprValue, container: &ExprValue) -> EvaluationResult {
         let truth = match (value, container) {
             (value, ExprValue::List(items)) => {
                 self.pay(items.len())?;
@@ -320,7 +325,7 @@ impl Evaluator<'_, '_> {
         list: &ExprNode,
         closure: Option<&ExprNode>,
         start: Option<&ExprNode>,
-    ) -> Evaluated {
+    ) -> EvaluationResult {
         let items = match self.value(list)? {
             ExprValue::List(items) => items,
             value => return error(format!("`{name}` wants a list, not {}", value.kind())),

@@ -32,7 +32,7 @@ pub struct ExprMemory {
     pub bans: i64,
 }
 
-/// The surroundings of an evaluation.
+/// The environment of an evaluation.
 pub struct ExprEnvironment<'e> {
     /// The record under `evt`.
     pub record: Option<&'e mut CrowdsecRecord>,
@@ -59,7 +59,7 @@ pub(crate) struct Evaluator<'v, 'e> {
     pub(super) variables: Vec<(Arc<str>, ExprValue)>,
 }
 
-pub(super) type Evaluated = Result<ExprValue, EvaluationError>;
+pub(super) type EvaluationResult = Result<ExprValue, EvaluationError>;
 
 impl Evaluator<'_, '_> {
     /// Pays for work.
@@ -83,7 +83,7 @@ impl Evaluator<'_, '_> {
         Some(Arc::make_mut(&mut self.environment.record.as_deref_mut()?.values))
     }
 
-    pub(crate) fn member(&self, object: &ExprValue, name: &ExprValue) -> Evaluated {
+    pub(crate) fn member(&self, object: &ExprValue, name: &ExprValue) -> EvaluationResult {
         let missing = |name: &str| error(format!("`{name}` is not known of this {}", object.kind()));
         Ok(match (object, name) {
             (ExprValue::Record, ExprValue::Text(name)) => {

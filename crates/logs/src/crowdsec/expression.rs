@@ -404,7 +404,7 @@ struct ExprParser {
     closures: usize,
 }
 
-type Parsed = Result<ExprNode, ExprSyntaxError>;
+type ParseResult = Result<ExprNode, ExprSyntaxError>;
 
 impl ExprParser {
     fn peek(&self) -> &ExprToken {
@@ -440,7 +440,7 @@ impl ExprParser {
         if self.take(sign) { Ok(()) } else { Err(self.error(&format!("`{sign}` is missing"))) }
     }
 
-    fn expression(&mut self, binding: u32) -> Parsed {
+    fn expression(&mut self, binding: u32) -> ParseResult {
         let depth = self.depth;
         self.descend()?;
         let node = self.expression_inside(binding);
@@ -454,7 +454,7 @@ impl ExprParser {
         if self.depth > DEPTH_MAX { Err(self.error("the expression is nested too deeply")) } else { Ok(()) }
     }
 
-    fn expression_inside(&mut self, binding: u32) -> Parsed {
+    fn expression_inside(&mut self, binding: u32) -> ParseResult {
         if binding == 0 && self.is_word("let") {
             return self.variable();
         }
@@ -498,7 +498,7 @@ impl ExprParser {
         Ok(left)
     }
 
-    fn variable(&mut self) -> Parsed {
+    fn variable(&mut self) -> ParseResult {
         self.at += 1;
         let ExprToken::Word(name) = self.next() else { return Err(self.error("a name is missing")) };
         self.expect("=")?;
@@ -509,7 +509,7 @@ impl ExprParser {
     }
 
     /// Reads `if condition { ... } else { ... }`.
-    fn branch(&mut self) -> Parsed {
+    fn branch(&mut self) -> ParseResult {
         self.at += 1;
         self.descend()?;
         let condition = Box::new(self.expression(0)?);
@@ -523,7 +523,7 @@ impl ExprParser {
     }
 
     /// Reads expressions in braces, of which the last one is the value.
-    fn block(&mut self) -> Parsed {
+    fn block(&mut self) -> ParseResult {
         self.expect("{")?;
         let mut parts = vec![self.expression(0)?];
         while self.take(";") && !self.is_sign("}") {
@@ -540,7 +540,7 @@ impl ExprParser {
         }))
     }
 
-    fn conditional(&mut self, condition: ExprNode) -> Parsed {
+    fn conditional(&mut self, condition: ExprNode) -> ParseResult {
         if self.take("?:") {
             let otherwise = self.expression(0)?;
             let then = Box::new(condition.clone());
@@ -559,14 +559,14 @@ impl ExprParser {
         Ok(ExprNode::Conditional { condition: Box::new(condition), then, otherwise })
     }
 
-    fn pipe(&mut self, left: ExprNode) -> Parsed {
+    fn pipe(&mut self, left: ExprNode) -> ParseResult {
         let ExprToken::Word(name) = self.next() else { return Err(self.error("a function is missing")) };
         self.expect("(")?;
         let call = self.call(name, Some(left))?;
         self.postfix(call)
     }
 
-    fn primary(&mut self) -> Parsed {
+    fn primary(&mut self) -> ParseResult {
         if let ExprToken::Sign(sign @ ("!" | "-" | "+")) = *self.peek() {
             self.at += 1;
             let inner = self.expression(if sign == "!" { 50 } else { 90 })?;
@@ -620,7 +620,7 @@ impl ExprParser {
         self.postfix(node)
     }
 
-    fn postfix(&mut self, mut node: ExprNode) -> Parsed {
+    fn postfix(&mut self, mut node: ExprNode) -> ParseResult {
         let depth = self.depth;
         loop {
             self.descend()?;
@@ -654,7 +654,7 @@ impl ExprParser {
         }
     }
 
-    fn bracket(&mut self, object: ExprNode, is_optional: bool) -> Parsed {
+    fn bracket(&mut self, object: ExprNode, is_optional: bool) -> ParseResult {
         let object = Box::new(object);
         let from = if self.is_sign(":") { None } else { Some(Box::new(self.expression(0)?)) };
         if self.take(":") {
@@ -679,7 +679,7 @@ impl ExprParser {
         Ok(items)
     }
 
-    fn map(&mut self) -> Parsed {
+    fn map(&mut self) -> ParseResult {
         let mut members = Vec::new();
         while !self.take("}") {
             let name = match self.next() {
@@ -703,7 +703,7 @@ impl ExprParser {
     }
 
     /// Reads the arguments of a function, after its `(`.
-    fn call(&mut self, name: Arc<str>, first: Option<ExprNode>) -> Parsed {
+    fn call(&mut self, name: Arc<str>, first: Option<ExprNode>) -> ParseResult {
         if !EACH.contains(&name.as_ref()) {
             let mut arguments: Vec<ExprNode> = first.into_iter().collect();
             arguments.extend(self.list(")")?);

@@ -91,7 +91,7 @@ pub struct ParserNode {
     statics: Vec<ParserStatic>,
 }
 
-/// The surroundings that nodes are run in.
+/// The environment that nodes are run in.
 pub(crate) struct NodeContext<'c> {
     pub(crate) data: &'c CrowdsecDataFiles,
     pub(crate) memory: &'c mut ExprMemory,

@@ -63,7 +63,7 @@ struct FormulaReader<'t> {
     facts: BanTimeFacts,
 }
 
-type Evaluated = Result<f64, String>;
+type FormulaResult = Result<f64, String>;
 
 fn truth(is_so: bool) -> f64 {
     f64::from(u8::from(is_so))
@@ -84,7 +84,7 @@ impl<'t> FormulaReader<'t> {
         if self.take(token) { Ok(()) } else { Err(format!("`{token}` is missing")) }
     }
 
-    fn conditional(&mut self) -> Evaluated {
+    fn conditional(&mut self) -> FormulaResult {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             return Err("it is nested too deeply".to_owned());
@@ -102,7 +102,7 @@ impl<'t> FormulaReader<'t> {
         Ok(value)
     }
 
-    fn either(&mut self) -> Evaluated {
+    fn either(&mut self) -> FormulaResult {
         let mut value = self.both()?;
         while self.take("or") {
             let other = self.both()?;
@@ -111,7 +111,7 @@ impl<'t> FormulaReader<'t> {
         Ok(value)
     }
 
-    fn both(&mut self) -> Evaluated {
+    fn both(&mut self) -> FormulaResult {
         let mut value = self.negation()?;
         while self.take("and") {
             let other = self.negation()?;
@@ -120,7 +120,7 @@ impl<'t> FormulaReader<'t> {
         Ok(value)
     }
 
-    fn negation(&mut self) -> Evaluated {
+    fn negation(&mut self) -> FormulaResult {
         let mut is_negated = false;
         let mut has_not = false;
         while self.take("not") {
@@ -130,7 +130,7 @@ impl<'t> FormulaReader<'t> {
         Ok(if has_not { truth((value == 0.0) == is_negated) } else { value })
     }
 
-    fn comparison(&mut self) -> Evaluated {
+    fn comparison(&mut self) -> FormulaResult {
         let value = self.shift()?;
         let sign = self.peek();
         if !["<", ">", "<=", ">=", "==", "!="].contains(&sign) {
@@ -148,7 +148,7 @@ impl<'t> FormulaReader<'t> {
         }))
     }
 
-    fn shift(&mut self) -> Evaluated {
+    fn shift(&mut self) -> FormulaResult {
         let mut value = self.sum()?;
         loop {
             if self.take("<<") {
@@ -161,7 +161,7 @@ impl<'t> FormulaReader<'t> {
         }
     }
 
-    fn sum(&mut self) -> Evaluated {
+    fn sum(&mut self) -> FormulaResult {
         let mut value = self.product()?;
         loop {
             if self.take("+") {
@@ -174,7 +174,7 @@ impl<'t> FormulaReader<'t> {
         }
     }
 
-    fn product(&mut self) -> Evaluated {
+    fn product(&mut self) -> FormulaResult {
         let mut value = self.signed()?;
         loop {
             let sign = self.peek();
@@ -196,7 +196,7 @@ impl<'t> FormulaReader<'t> {
         }
     }
 
-    fn signed(&mut self) -> Evaluated {
+    fn signed(&mut self) -> FormulaResult {
         let mut sign = 1.0;
         loop {
             if self.take("-") {
@@ -208,7 +208,7 @@ impl<'t> FormulaReader<'t> {
         Ok(sign * self.power()?)
     }
 
-    fn power(&mut self) -> Evaluated {
+    fn power(&mut self) -> FormulaResult {
         self.depth += 1;
         if self.depth > DEPTH_MAX {
             return Err("it is nested too deeply".to_owned());
@@ -219,7 +219,7 @@ impl<'t> FormulaReader<'t> {
         Ok(value)
     }
 
-    fn atom(&mut self) -> Evaluated {
+    fn atom(&mut self) -> FormulaResult {
         let token = self.peek();
         self.at += 1;
         if token == "(" {

@@ -39,7 +39,7 @@ pub(crate) fn open_with(directory: &Path, options: Options) -> Arc<Journal> {
             piece: None,
             counters: vec!["seen".to_owned()],
             windows: vec![Span::hours(1)],
-            track: Vec::new(),
+            aggregate: Vec::new(),
             further: Vec::new(),
         };
         let description = VersionDescription {

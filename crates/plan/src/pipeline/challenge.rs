@@ -34,7 +34,7 @@ const FACTS_MAX: usize = 8;
 
 /// The way in front of a site for visitors who run no scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScriptlessWay {
+pub enum ScriptlessMethod {
     /// To wait, and to load what a page shows.
     Rendered,
     /// To wait.
@@ -55,7 +55,7 @@ pub struct ChallengePlan {
     /// The time for which a pass holds.
     pub pass: Span,
     /// The way without scripts, if there is one.
-    pub without_scripts: Option<ScriptlessWay>,
+    pub without_scripts: Option<ScriptlessMethod>,
     /// The time that it takes.
     pub wait: Span,
     /// The time for which a pass holds that was earned by it.
@@ -171,8 +171,8 @@ impl PipelineDraft<'_> {
             expires: span("expires", gate::challenge::LIFETIME_MAX),
             pass: span("pass", gate::pass::LIFETIME_MAX),
             without_scripts: match view.str("without_scripts") {
-                Some("rendered") => Some(ScriptlessWay::Rendered),
-                Some("waited") => Some(ScriptlessWay::Waited),
+                Some("rendered") => Some(ScriptlessMethod::Rendered),
+                Some("waited") => Some(ScriptlessMethod::Waited),
                 _ => None,
             },
             wait: span("wait", Span::minutes(5)),

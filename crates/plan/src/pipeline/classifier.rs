@@ -93,10 +93,10 @@ pub enum TrainingLabel {
 impl ClassifierPlan {
     /// Returns the label that a feedback class teaches the classifier.
     pub fn training_label(&self, class: &str) -> Option<TrainingLabel> {
-        let lessons = [TrainingLabel::Bad, TrainingLabel::Good, TrainingLabel::Forget];
+        let examples = [TrainingLabel::Bad, TrainingLabel::Good, TrainingLabel::Forget];
         let taught =
-            self.classes.iter().zip(lessons).find(|(classes, _)| classes.iter().any(|own| own == class));
-        taught.map(|(_, lesson)| lesson)
+            self.classes.iter().zip(examples).find(|(classes, _)| classes.iter().any(|own| own == class));
+        taught.map(|(_, example)| example)
     }
 
     /// Returns the columns of all that it says.

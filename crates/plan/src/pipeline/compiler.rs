@@ -7,7 +7,7 @@ use content::mail::authentication::AuthenticationTrust;
 use content::network::PrefixLengths;
 use event::{Schema, SchemaBuilder, Space, Span, Table, TableIndex, Type};
 use judge::{Action, AggregateFunction, Library, ReadingRequest, Scope, ScopeError};
-use stats::{CancellationCheck, LayoutError, NumberRegister, NumberedSection, Tier};
+use stats::{CancellationCheck, LayoutError, NumberRegistry, NumberedSection, Tier};
 
 use super::columns::{columns, fact};
 use super::draft::PipelineDraft;
@@ -36,7 +36,7 @@ impl<'a> PipelineDraft<'a> {
         main: &Document,
         tables: Vec<TablePlan>,
         limits: &'a [Arc<LimitPlan>],
-        numbers: &mut NumberRegister,
+        numbers: &mut NumberRegistry,
         is_over: CancellationCheck<'a>,
         problems: &mut ConfigProblems,
     ) -> PipelineDraft<'a> {
@@ -223,8 +223,8 @@ impl<'a> PipelineDraft<'a> {
                         (kind.counters, kind.taken) = (draft.counters().to_vec().into(), draft.taken());
                         (kind.amounts, kind.value) = (amounts.clone(), *value);
                     }
-                    DraftMeasure::Aggregate { track, value, takes_events } => {
-                        (kind.aggregate, kind.value) = (track.columns().to_vec().into(), *value);
+                    DraftMeasure::Aggregate { aggregate, value, takes_events } => {
+                        (kind.aggregate, kind.value) = (aggregate.columns().to_vec().into(), *value);
                         kind.takes_events = *takes_events;
                     }
                 }
@@ -337,20 +337,20 @@ impl<'a> PipelineDraft<'a> {
     fn adds(&mut self, problems: &mut ConfigProblems) {
         let counters: Vec<&str> =
             self.statistics.iter().flat_map(StatisticDraft::counters).map(String::as_str).collect();
-        let tracks = self.statistics.iter().find_map(|statistic| match &statistic.kept {
-            DraftMeasure::Aggregate { track, .. } => Some((&statistic.name, track)),
+        let aggregates = self.statistics.iter().find_map(|statistic| match &statistic.kept {
+            DraftMeasure::Aggregate { aggregate, .. } => Some((&statistic.name, aggregate)),
             DraftMeasure::Windows { .. } => None,
         });
         let mut known = |name: &str, origin: &ConfigOrigin| {
             let known = counters.contains(&name);
             if !known {
-                let help = match tracks {
-                    Some((statistic, track))
+                let help = match aggregates {
+                    Some((statistic, aggregate))
                         if counters.is_empty()
-                            || track.columns().iter().any(|column| aggregate::name(column) == name) =>
+                            || aggregate.columns().iter().any(|column| aggregate::name(column) == name) =>
                     {
                         format!(
-                            "the track `{statistic}` has no counters, every event is added to it: what verdicts and \
+                            "the aggregate `{statistic}` has no counters, every event is added to it: what verdicts and \
                              feedback add is counted by a statistic with `counts` and `windows`"
                         )
                     }
@@ -369,7 +369,7 @@ impl<'a> PipelineDraft<'a> {
         }
         let mut settle: Vec<(Action, &str)> = Vec::new();
         let mut settled_values = Vec::new();
-        // A counter's name has no blank, and all else is a value for a track.
+        // A counter's name has no blank, and all else is a value for an aggregate.
         let is_value = |name: &str| name.contains(char::is_whitespace);
         let (mut additions, mut feedback) = (ConfigProblems::default(), BTreeMap::new());
         for (name, origin, actions) in self.document.section("settle").iter().flat_map(ConfigView::map) {
@@ -473,7 +473,7 @@ impl<'a> PipelineDraft<'a> {
         Ok(())
     }
 
-    /// Columns for all that tracks keep.
+    /// Columns for all that aggregates keep.
     fn aggregate_readings(&mut self, builder: &mut SchemaBuilder, problems: &mut ConfigProblems) {
         for index in self.pipeline.kinds.indices() {
             let (kind, columns) = {
@@ -505,7 +505,7 @@ impl<'a> PipelineDraft<'a> {
                     let statistic = self.statistic_of[index];
                     let view =
                         statistic.map_or(self.document.top(), |statistic| self.statistics[statistic].view);
-                    problems.add(view.origin("track"), scope_error(error), None);
+                    problems.add(view.origin("aggregate"), scope_error(error), None);
                 }
             }
         }

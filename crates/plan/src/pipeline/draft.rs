@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use event::{Kind, Slot, Span, Table, TableIndex};
 use judge::Library;
-use stats::{BucketSeries, CancellationCheck, NumberRegister, NumberedSection, RegisteredName};
+use stats::{BucketSeries, CancellationCheck, NumberRegistry, NumberedSection, RegisteredName};
 
 use super::candidate::CandidateDraft;
 use super::reputation::ReputationDraft;
@@ -19,7 +19,7 @@ pub(crate) struct PipelineDraft<'a> {
     pub(crate) pipeline: Pipeline,
     pub(crate) limits: &'a [Arc<LimitPlan>],
     /// The numbers of all names.
-    pub(crate) numbers: NumberRegister,
+    pub(crate) numbers: NumberRegistry,
     pub(crate) statistics: Table<StatisticDraft<'a>>,
     /// The statistic of each kind.
     pub(crate) statistic_of: Table<KindPlan, Option<TableIndex<StatisticDraft<'a>>>>,

@@ -339,15 +339,15 @@ pub struct KindPlan {
     pub windows: Table<Span>,
     /// Series of buckets that its readings sum up.
     pub series: Table<BucketSeries>,
-    /// The columns that its track keeps, in the order of a reading's values; empty for a kind that has none.
+    /// The columns that its aggregate keeps, in the order of a reading's values; empty for a kind that has none.
     pub aggregate: Table<AggregateColumn>,
     /// Counters that go up by the value of an event wherever others go up by one, by their number in the ledger.
     pub amounts: Vec<u8>,
-    /// The fact that the track's values, or the amounts, are taken from.
+    /// The fact that the aggregate's values, or the amounts, are taken from.
     pub value: Option<Slot>,
     /// Decimals of the values and amounts, which are kept as whole numbers of the last one.
     pub decimals: u8,
-    /// True if events are added to the track, and not the values of effects alone.
+    /// True if events are added to the aggregate, and not the values of effects alone.
     pub takes_events: bool,
     /// The last value that is kept instead, if its keys have one.
     pub last: Option<LastValuePlan>,
@@ -355,7 +355,7 @@ pub struct KindPlan {
     pub observe: Vec<(u8, u64)>,
     /// Counters that a verdict adds to, by action, and their number in the ledger.
     pub settle: Vec<(Action, u8)>,
-    /// Values that a verdict adds to the track, by action.
+    /// Values that a verdict adds to the aggregate, by action.
     pub settle_values: Vec<(Action, i64)>,
 }
 
@@ -391,7 +391,7 @@ pub struct DistinctPlan {
     pub windows: Table<Span>,
 }
 
-/// A label that rules put on keys: the latest time until which it holds, as the greatest value of a track.
+/// A label that rules put on keys: the latest time until which it holds, as the greatest value of an aggregate.
 #[derive(Clone, Debug)]
 pub struct LabelPlan {
     /// The stored number of its marks.
@@ -436,7 +436,7 @@ pub enum EffectPlan {
         /// The amount.
         amount: u64,
     },
-    /// A value is added to the track of the event's keys of a kind.
+    /// A value is added to the aggregate of the event's keys of a kind.
     AddValue {
         /// The kind.
         kind: TableIndex<KindPlan>,
@@ -503,11 +503,11 @@ pub enum ReadingSource<W = TableIndex<Span>, B = TableIndex<BucketSeries>> {
         /// The kind.
         kind: TableIndex<KindPlan>,
     },
-    /// The largest of a value of a track, or the least of least ones.
+    /// The largest of a value of an aggregate, or the least of least ones.
     Aggregate {
         /// The kind.
         kind: TableIndex<KindPlan>,
-        /// The value of the track.
+        /// The value of the aggregate.
         column: TableIndex<AggregateColumn>,
     },
     /// The last value of the key that had one last.
@@ -723,7 +723,7 @@ impl KindPlan {
         added.filter(|(_, amount)| *amount > 0)
     }
 
-    /// Returns the names of the values that are kept of its keys, in order: those of its track, or the last value.
+    /// Returns the names of the values that are kept of its keys, in order: those of its aggregate, or the last value.
     pub fn aggregate_names(&self) -> Vec<String> {
         match self.last {
             Some(_) => vec![aggregate::LAST_VALUE.to_owned()],

@@ -86,9 +86,9 @@ pub enum PartMeasure {
     },
     /// A decayed sum.
     Decayed {
-        /// The kind that has the track.
+        /// The kind that has the aggregate.
         kind: TableIndex<KindPlan>,
-        /// The decayed sum among the values of the track.
+        /// The decayed sum among the values of the aggregate.
         column: TableIndex<AggregateColumn>,
     },
     /// A counter of reporters over the same windows.

@@ -70,7 +70,7 @@ impl PlanScope<'_, '_, '_> {
         let statistic = statistic.ok_or_else(|| ScopeError::Unavailable("nothing is counted".to_owned()))?;
         let statistic = &self.draft.statistics[statistic];
         let DraftMeasure::Windows { tiers, .. } = &statistic.kept else {
-            return Err(ScopeError::Window("a track has no windows".to_owned()));
+            return Err(ScopeError::Window("an aggregate has no windows".to_owned()));
         };
         let longest = tiers.iter().map(|tier| tier.span()).max().unwrap_or_default();
         let window = window.unwrap_or(longest);
@@ -107,17 +107,17 @@ impl PlanScope<'_, '_, '_> {
         Ok(series)
     }
 
-    /// The place among the values of a kind's track of the first that is wanted.
+    /// The place among the values of a kind's aggregate of the first that is wanted.
     fn column(
         &self,
         kind: TableIndex<KindPlan>,
         name: &str,
         wanted: impl Fn(&AggregateColumn) -> bool,
     ) -> Result<TableIndex<AggregateColumn>, ScopeError> {
-        let KindPlan { name: kind_name, aggregate: track, .. } = &self.draft.pipeline.kinds[kind];
-        track.position(wanted).ok_or_else(|| {
-            let mend = format!("add \"{name}\" to `track` of its [[statistic]]");
-            ScopeError::Unavailable(format!("the track of `{kind_name}` does not keep `{name}`: {mend}"))
+        let KindPlan { name: kind_name, aggregate, .. } = &self.draft.pipeline.kinds[kind];
+        aggregate.position(wanted).ok_or_else(|| {
+            let mend = format!("add \"{name}\" to `aggregate` of its [[statistic]]");
+            ScopeError::Unavailable(format!("the aggregate of `{kind_name}` does not keep `{name}`: {mend}"))
         })
     }
 
@@ -126,9 +126,9 @@ impl PlanScope<'_, '_, '_> {
         kind: TableIndex<KindPlan>,
         wanted: Span,
     ) -> Result<TableIndex<AggregateColumn>, ScopeError> {
-        let KindPlan { name, aggregate: track, .. } = &self.draft.pipeline.kinds[kind];
+        let KindPlan { name, aggregate, .. } = &self.draft.pipeline.kinds[kind];
         let half_lives = || {
-            track.entries().filter_map(|(index, column)| match column {
+            aggregate.entries().filter_map(|(index, column)| match column {
                 AggregateColumn::Decayed { half_life, .. } => Some((*half_life, index)),
                 _ => None,
             })
@@ -137,11 +137,11 @@ impl PlanScope<'_, '_, '_> {
             let known: Vec<String> = half_lives().map(|(half_life, _)| half_life.to_string()).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             let mend = format!("it has {known}, and more may be added to `decay` of its [[statistic]]");
-            ScopeError::Window(format!("the track of `{name}` has no half-life {wanted}: {mend}"))
+            ScopeError::Window(format!("the aggregate of `{name}` has no half-life {wanted}: {mend}"))
         })
     }
 
-    /// Refuses an age that a track is not to keep; other statistics have both.
+    /// Refuses an age that an aggregate is not to keep; other statistics have both.
     fn age(
         &self,
         kind: TableIndex<KindPlan>,
@@ -219,8 +219,9 @@ impl Scope for PlanScope<'_, '_, '_> {
     fn counter(&self, kind: &str, counter: &str) -> Result<(), ScopeError> {
         let index = self.kind(kind)?;
         if !self.draft.pipeline.kinds[index].aggregate.is_empty() {
-            let why =
-                format!("`{kind}` has a track and no counters: every event is added to it, and nothing else");
+            let why = format!(
+                "`{kind}` has an aggregate and no counters: every event is added to it, and nothing else"
+            );
             return Err(ScopeError::Unavailable(why));
         }
         self.counter_of(index, counter).map(|_| ())
@@ -247,8 +248,9 @@ impl Scope for PlanScope<'_, '_, '_> {
     fn takes_values(&self, kind: &str) -> Result<u8, ScopeError> {
         let index = self.kind(kind)?;
         if self.draft.pipeline.kinds[index].takes_events {
-            let why =
-                format!("events alone are added to `{kind}`: effects add to a track with `observe = false`");
+            let why = format!(
+                "events alone are added to `{kind}`: effects add to an aggregate with `observe = false`"
+            );
             return Err(ScopeError::Unavailable(why));
         }
         Ok(self.draft.pipeline.kinds[index].decimals)
@@ -444,7 +446,7 @@ impl PlanScope<'_, '_, '_> {
         })
     }
 
-    /// The place of a decayed sum among the values of a kind's track.
+    /// The place of a decayed sum among the values of a kind's aggregate.
     pub(crate) fn decayed_sum(
         &self,
         kind: &str,
@@ -457,7 +459,8 @@ impl PlanScope<'_, '_, '_> {
     pub(crate) fn counter_place(&self, kind: &str, name: &str) -> Result<TableIndex<String>, ScopeError> {
         let index = self.kind(kind)?;
         if !self.draft.pipeline.kinds[index].aggregate.is_empty() {
-            let why = format!("`{kind}` has a track and no counters: name its decayed sum with `decayed`");
+            let why =
+                format!("`{kind}` has an aggregate and no counters: name its decayed sum with `decayed`");
             return Err(ScopeError::Unavailable(why));
         }
         self.counter_of(index, name)

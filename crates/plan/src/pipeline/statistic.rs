@@ -1,4 +1,4 @@
-//! A `[[statistic]]`, checked: counters over windows or a track, and the sketch in front of either.
+//! A `[[statistic]]`, checked: counters over windows or an aggregate, and the sketch in front of either.
 
 use event::{Schema, Slot, Span, Type};
 use stats::{
@@ -37,10 +37,10 @@ pub(crate) enum DraftMeasure {
         amounts: Vec<u8>,
         value: Option<Slot>,
     },
-    /// A track, and the fact that its values are taken from.
+    /// An aggregate, and the fact that its values are taken from.
     ///
     /// Events are added to it, or only the values of effects.
-    Aggregate { track: AggregateLayout, value: Option<Slot>, takes_events: bool },
+    Aggregate { aggregate: AggregateLayout, value: Option<Slot>, takes_events: bool },
 }
 
 impl<'a> StatisticDraft<'a> {
@@ -52,7 +52,7 @@ impl<'a> StatisticDraft<'a> {
         said: &[String],
         problems: &mut ConfigProblems,
     ) -> (StatisticDraft<'a>, bool) {
-        let (kept, sound) = if view.is_given("track") {
+        let (kept, sound) = if view.is_given("aggregate") {
             let kept = aggregate(name, view, schema, problems);
             let sound = kept.is_some();
             let none = DraftMeasure::Windows {
@@ -78,7 +78,7 @@ impl<'a> StatisticDraft<'a> {
         });
         if let (Some(_), DraftMeasure::Aggregate { takes_events: false, .. }) = (admit, &kept) {
             let help = "a sketch counts events: leave `admit` out".to_owned();
-            problems.add(view.origin("observe"), "a track without events has no `admit`", Some(help));
+            problems.add(view.origin("observe"), "an aggregate without events has no `admit`", Some(help));
         }
         if admit.is_some() && !view.strings("amounts").is_empty() {
             let help =
@@ -91,7 +91,7 @@ impl<'a> StatisticDraft<'a> {
         };
         if sound && view.is_given("decimals") && !is_fraction {
             let help =
-                "leave it out: it is for `amounts`, and for tracks with a `value` or `observe = false`";
+                "leave it out: it is for `amounts`, and for aggregates with a `value` or `observe = false`";
             problems.add(view.origin("decimals"), "nothing here has decimals", Some(help.to_owned()));
         }
         let decimals = view.integer("decimals").and_then(|decimals| u8::try_from(decimals).ok()).unwrap_or(0);
@@ -105,7 +105,7 @@ impl<'a> StatisticDraft<'a> {
         self.admit.filter(|_| is_meant)
     }
 
-    /// Names of the counters; a track has none.
+    /// Names of the counters; an aggregate has none.
     pub(crate) fn counters(&self) -> &[String] {
         match &self.kept {
             DraftMeasure::Windows { counters, shown, .. } => &counters[..*shown],
@@ -135,7 +135,7 @@ impl<'a> StatisticDraft<'a> {
                 let layout = Layout::new(counters.clone(), tiers, windows, *keep)?;
                 layout.with_series(series).map(Measure::Windows)
             }
-            DraftMeasure::Aggregate { track, .. } => Ok(Measure::Aggregate(track.clone())),
+            DraftMeasure::Aggregate { aggregate, .. } => Ok(Measure::Aggregate(aggregate.clone())),
         }
     }
 }
@@ -149,17 +149,17 @@ fn windows(
 ) -> (DraftMeasure, bool) {
     if view.is_given("observe") {
         let help = "leave it out: counters go up by what [observe], [settle], [feedback] and effects name";
-        problems.add(view.origin("observe"), "`observe` is for tracks", Some(help.to_owned()));
+        problems.add(view.origin("observe"), "`observe` is for aggregates", Some(help.to_owned()));
     }
     let is_over_amounts = |key: &str| key == "value" && view.is_given("amounts");
     for key in ["value", "decay"].into_iter().filter(|key| view.is_given(key) && !is_over_amounts(key)) {
         let help = match key {
             "value" => {
-                "add `track = [...]` instead of `counts` and `windows`, or `amounts = [...]`, the counters that go up by it"
+                "add `aggregate = [...]` instead of `counts` and `windows`, or `amounts = [...]`, the counters that go up by it"
             }
-            _ => "add `track = [...]` instead of `counts` and `windows`, or leave it out",
+            _ => "add `aggregate = [...]` instead of `counts` and `windows`, or leave it out",
         };
-        problems.add(view.origin(key), format!("`{key}` is for tracks"), Some(help.to_owned()));
+        problems.add(view.origin(key), format!("`{key}` is for aggregates"), Some(help.to_owned()));
     }
     let lacks: Vec<&str> = ["counts", "windows"].into_iter().filter(|key| !view.is_given(key)).collect();
     match lacks[..] {
@@ -169,9 +169,9 @@ fn windows(
             problems.add(view.origin(""), message, Some(format!("add `{key} = [...]`")));
         }
         _ => {
-            let help = "add `counts = [...]` and `windows = [...]` for counters over time, or `track = [...]` and \
+            let help = "add `counts = [...]` and `windows = [...]` for counters over time, or `aggregate = [...]` and \
                         `keep = ...` for a few values over all events";
-            let message = "[[statistic]] has neither `counts` nor `track`";
+            let message = "[[statistic]] has neither `counts` nor `aggregate`";
             problems.add(view.origin(""), message, Some(help.to_owned()));
         }
     }
@@ -255,12 +255,14 @@ fn aggregate(
     // An empty list, which kept versions have, asks for nothing.
     let asks = |key: &&str| view.is_given(key) && !view.strings(key).is_empty();
     if let Some(key) = ["counts", "windows", "readings", "amounts"].into_iter().find(asks) {
-        let message = format!("`{name}` has `track` and `{key}`");
+        let message = format!("`{name}` has `aggregate` and `{key}`");
         let help = match key {
             "readings" => {
-                "a track has no windows, and all of it is read for every event: leave `readings` out"
+                "an aggregate has no windows, and all of it is read for every event: leave `readings` out"
             }
-            _ => "a statistic has counters or a track: make a [[kind]] of the same fact for the other one",
+            _ => {
+                "a statistic has counters or an aggregate: make a [[kind]] of the same fact for the other one"
+            }
         };
         problems.add(view.origin(key), message, Some(help.to_owned()));
         return None;
@@ -268,12 +270,12 @@ fn aggregate(
     let takes_events = view.bool("observe") != Some(false);
     if !takes_events && view.is_given("value") {
         let help = "leave it out: effects say what they add".to_owned();
-        problems.add(view.origin("value"), "a track without events has no `value`", Some(help));
+        problems.add(view.origin("value"), "an aggregate without events has no `value`", Some(help));
     }
     let value = view.str("value").map(|value| value_slot(value, view, schema, problems));
     let has_values = value.is_some() || !takes_events;
     let mut columns = Vec::new();
-    for (word, origin) in view.strings("track") {
+    for (word, origin) in view.strings("aggregate") {
         let of_value = matches!(word, "sum" | "min" | "max");
         if of_value && !has_values {
             let help = "add `value = ...`: the integer fact that it is over".to_owned();
@@ -294,25 +296,25 @@ fn aggregate(
         !matches!(column, AggregateColumn::First | AggregateColumn::Last | AggregateColumn::Count)
     };
     if value.is_some() && !columns.iter().any(is_used) {
-        let help = "add `sum`, `min` or `max` to `track`, or `decay`".to_owned();
+        let help = "add `sum`, `min` or `max` to `aggregate`, or `decay`".to_owned();
         problems.add(view.origin("value"), "nothing is kept of `value`", Some(help));
     }
     let Some(keep) = view.span("keep") else {
         // One that failed its check has been told of.
         if !view.is_given("keep") {
             let help = "add `keep = \"30d\"`: how long a key is kept after its last event".to_owned();
-            problems.add(view.origin("track"), "a track has no `keep`", Some(help));
+            problems.add(view.origin("aggregate"), "an aggregate has no `keep`", Some(help));
         }
         return None;
     };
-    if columns.is_empty() && (!view.strings("track").is_empty() || !half_lives.is_empty()) {
+    if columns.is_empty() && (!view.strings("aggregate").is_empty() || !half_lives.is_empty()) {
         // None of the words is one: that has been told.
         return None;
     }
     match AggregateLayout::new(columns, keep) {
-        Ok(track) => Some(DraftMeasure::Aggregate { track, value: value.flatten(), takes_events }),
+        Ok(aggregate) => Some(DraftMeasure::Aggregate { aggregate, value: value.flatten(), takes_events }),
         Err(error) => {
-            problems.add(view.origin("track"), error.to_string(), None);
+            problems.add(view.origin("aggregate"), error.to_string(), None);
             None
         }
     }

@@ -47,7 +47,7 @@ impl PipelineDraft<'_> {
         problems: &mut ConfigProblems,
     ) -> Option<(TableIndex<KindPlan>, i64)> {
         let Some(addition) = ValueAddition::parse(text) else {
-            let message = format!("`{text}` is neither a counter nor a value for a track");
+            let message = format!("`{text}` is neither a counter nor a value for an aggregate");
             problems.add(origin, message, Some("write a value as in `karma by -20`".to_owned()));
             return None;
         };
@@ -55,14 +55,15 @@ impl PipelineDraft<'_> {
         let index = self.kind(kind, origin, problems)?;
         let plan = &self.pipeline.kinds[index];
         if plan.takes_events {
-            let help = "values are added to a track with `observe = false`".to_owned();
+            let help = "values are added to an aggregate with `observe = false`".to_owned();
             problems.add(origin, format!("events alone are added to `{kind}`"), Some(help));
             return None;
         }
         let names = || plan.aggregate.iter().map(aggregate::name);
         if let Some(extreme) = names().find(|name| is_taken_back && matches!(name.as_str(), "min" | "max")) {
             let message = format!("`{kind}` keeps `{extreme}`, and feedback can be taken back");
-            let help = "sums forget what is taken back, extremes do not: leave it out of `track`".to_owned();
+            let help =
+                "sums forget what is taken back, extremes do not: leave it out of `aggregate`".to_owned();
             problems.add(origin, message, Some(help));
             return None;
         }

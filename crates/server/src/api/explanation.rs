@@ -419,7 +419,7 @@ pub struct KeyReadingJson {
     pub last: Option<Timestamp>,
     /// Counts that are not zero, by counter and then by trailing window.
     pub counts: BTreeMap<String, BTreeMap<String, u64>>,
-    /// The values that a track knows of it: `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
+    /// The values that an aggregate knows of it: `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, serde_json::Value>,
 }

@@ -1,6 +1,6 @@
 //! The state of what learns in JSON.
 
-use engine::{ClassifierState, Engine, LessonCounts, LinearState, ModelCheck, ModelState, RelearnReport};
+use engine::{ClassifierState, Engine, LinearState, ModelCheck, ModelState, RelearnReport, TrainingCounts};
 use plan::Pipeline;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -28,17 +28,17 @@ pub struct LearnersJson {
 
 /// Events that something was taught.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = LessonCounts)]
-pub struct LessonCountsJson {
+#[schema(as = TrainingCounts)]
+pub struct TrainingCountsJson {
     /// Good events.
     pub good: u64,
     /// Bad events.
     pub bad: u64,
 }
 
-impl From<LessonCounts> for LessonCountsJson {
-    fn from(LessonCounts { good, bad }: LessonCounts) -> LessonCountsJson {
-        LessonCountsJson { good, bad }
+impl From<TrainingCounts> for TrainingCountsJson {
+    fn from(TrainingCounts { good, bad }: TrainingCounts) -> TrainingCountsJson {
+        TrainingCountsJson { good, bad }
     }
 }
 
@@ -55,7 +55,7 @@ pub struct ClassifierJson {
     pub per: Option<String>,
     /// The events that it was taught; absent where each key has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub learned: Option<LessonCountsJson>,
+    pub learned: Option<TrainingCountsJson>,
     /// Feedback classes that teach it that an event is bad.
     pub bad: Vec<String>,
     /// Feedback classes that teach it that an event is good.
@@ -80,7 +80,7 @@ pub struct LinearJson {
     /// `content`, or `site` for the one that learns the place of events on this site.
     pub view: String,
     /// The events that it was taught.
-    pub learned: LessonCountsJson,
+    pub learned: TrainingCountsJson,
 }
 
 /// A model that was trained elsewhere.
@@ -131,10 +131,10 @@ pub struct RelearningJson {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = RelearnReport)]
 pub struct RelearnReportJson {
-    /// The lessons of all new models of the pipeline.
-    pub lessons: LessonCountsJson,
-    /// The lessons of those in use.
-    pub known: LessonCountsJson,
+    /// The training examples of all new models of the pipeline.
+    pub examples: TrainingCountsJson,
+    /// The training examples of those in use.
+    pub known: TrainingCountsJson,
     /// The word of the new ones on each judged decision of the later half, before they learned it.
     pub check: ModelCheckJson,
     /// The word of those in use on the same decisions, which they may have learned: that speaks for them.
@@ -162,7 +162,7 @@ pub struct ModelCheckJson {
 impl From<&RelearnReport> for RelearnReportJson {
     fn from(report: &RelearnReport) -> RelearnReportJson {
         RelearnReportJson {
-            lessons: report.lessons.into(),
+            examples: report.examples.into(),
             known: report.known.into(),
             check: report.check.into(),
             known_check: report.known_check.into(),
@@ -200,7 +200,7 @@ impl From<&ClassifierState> for ClassifierJson {
             name: state.name.clone(),
             of: state.facts.clone(),
             per: state.per.clone(),
-            learned: state.learned.map(LessonCountsJson::from),
+            learned: state.learned.map(TrainingCountsJson::from),
             bad,
             good,
             forget,

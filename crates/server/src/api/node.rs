@@ -166,7 +166,7 @@ impl PipelineJson {
             normalise: TextsJson::of(plan.fields.as_slice(), |field| field.normalise.to_string()),
             counters: plan.counters.as_slice().to_vec(),
             windows: plan.windows.iter().copied().map(Length).collect(),
-            track: plan.aggregate_names(),
+            aggregate: plan.aggregate_names(),
         });
         let distincts = pipeline.distincts.iter();
         let rules = pipeline.rules.rules().iter().map(|rule| RuleJson {
@@ -256,13 +256,13 @@ pub struct KindJson {
     /// The normalisation of pieces before they are hashed, as a list where `of` is one. Networks are `network/16/48`, by the
     /// lengths of their prefixes.
     pub normalise: TextsJson,
-    /// The counters of each piece; empty if nothing is counted, or if it has a track.
+    /// The counters of each piece; empty if nothing is counted, or if it has an aggregate.
     pub counters: Vec<String>,
     /// The trailing windows that its readings carry.
     pub windows: Vec<Length>,
-    /// The values that its track keeps: `first`, `last`, `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
+    /// The values that its aggregate keeps: `first`, `last`, `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub track: Vec<String>,
+    pub aggregate: Vec<String>,
 }
 
 /// A text, or a list of several.
@@ -482,10 +482,10 @@ pub struct NodeJson {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = SharedModel)]
 pub struct SharedModelJson {
-    /// The lesson of the stream that nodes share up to which it has learned: nodes with the same version have the same model.
+    /// The training example of the stream that nodes share up to which it has learned: nodes with the same version have the same model.
     pub version: u64,
-    /// Lessons of the stream that it has still to learn, as far as the node knows.
+    /// Training examples of the stream that it has still to learn, as far as the node knows.
     pub lag: u64,
-    /// Lessons that were taught to the node and are not in the stream yet.
+    /// Training examples that were taught to the node and are not in the stream yet.
     pub waiting: u64,
 }

@@ -41,8 +41,8 @@ pub struct ReviewJson {
     /// The reason why a lead is to decide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub escalation: Option<ReviewEscalationJson>,
-    /// The words of reviewers.
-    pub words: Vec<ReviewWordJson>,
+    /// The votes of reviewers.
+    pub votes: Vec<ReviewVoteJson>,
     /// The comments of reviewers.
     pub comments: Vec<ReviewCommentJson>,
     /// The verdict: `publish` or `refuse`. Only of what is decided.
@@ -96,13 +96,13 @@ pub struct ReviewEscalationJson {
     pub why: String,
 }
 
-/// The word of a reviewer.
+/// The vote of a reviewer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = ReviewWord)]
-pub struct ReviewWordJson {
+#[schema(as = ReviewVote)]
+pub struct ReviewVoteJson {
     /// The reviewer.
     pub by: String,
-    /// The word: `publish` or `refuse`.
+    /// The verdict: `publish` or `refuse`.
     #[schema(value_type = String)]
     pub verdict: ReviewVerdict,
     /// The time at which it was given.
@@ -162,7 +162,7 @@ pub struct ReviewTextJson {
     pub text: String,
 }
 
-/// A reviewer's word on one review.
+/// A reviewer's vote on one review.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = ReviewDecision)]
@@ -170,7 +170,7 @@ pub struct ReviewDecisionJson {
     /// The reviewer.
     #[schema(max_length = 256)]
     pub by: String,
-    /// The word: `publish` or `refuse`.
+    /// The verdict: `publish` or `refuse`.
     #[schema(value_type = String)]
     pub verdict: ReviewVerdict,
     /// The class of the feedback; the pipeline's first that says the same if none is given.
@@ -178,7 +178,7 @@ pub struct ReviewDecisionJson {
     pub class: Option<String>,
 }
 
-/// A reviewer's word on all reviews that share a key.
+/// A reviewer's vote on all reviews that share a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = ReviewsDecision)]
@@ -193,7 +193,7 @@ pub struct ReviewsDecisionJson {
     /// The reviewer.
     #[schema(max_length = 256)]
     pub by: String,
-    /// The word: `publish` or `refuse`.
+    /// The verdict: `publish` or `refuse`.
     #[schema(value_type = String)]
     pub verdict: ReviewVerdict,
     /// The class of the feedback; the pipeline's first that says the same if none is given.
@@ -208,7 +208,7 @@ pub struct ReviewsDecisionJson {
     pub dry_run: bool,
 }
 
-/// A review with a reviewer's word.
+/// A review with a reviewer's vote.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Reviewed)]
 pub struct ReviewedJson {
@@ -216,19 +216,19 @@ pub struct ReviewedJson {
     pub review: ReviewJson,
     /// True if the reviewer had said the same before.
     pub duplicate: bool,
-    /// The outcome of the word as feedback; missing where the pipeline has no class that says it.
+    /// The outcome of the vote as feedback; missing where the pipeline has no class that says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<FeedbackOutcomeJson>,
-    /// The reason why the word is no feedback yet: say it again.
+    /// The reason why the vote is no feedback yet: say it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback_error: Option<String>,
 }
 
-/// The outcome of a word on all reviews that share a key.
+/// The outcome of a vote on all reviews that share a key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = ReviewsOutcome)]
 pub struct ReviewsOutcomeJson {
-    /// The reviews that the word was taken on; those that it would be, in a dry run.
+    /// The reviews that the vote was taken on; those that it would be, in a dry run.
     pub reviews: Vec<ReviewJson>,
     /// The reviews that were passed over.
     pub passed_over: Vec<PassedReviewJson>,
@@ -268,13 +268,13 @@ impl ReviewJson {
                 time: Timestamp(of.time),
                 why: of.why.clone(),
             }),
-            words: item
-                .words
+            votes: item
+                .votes
                 .iter()
-                .map(|word| ReviewWordJson {
-                    by: word.by.clone(),
-                    verdict: word.verdict,
-                    time: Timestamp(word.time),
+                .map(|vote| ReviewVoteJson {
+                    by: vote.by.clone(),
+                    verdict: vote.verdict,
+                    time: Timestamp(vote.time),
                 })
                 .collect(),
             comments: item
@@ -295,7 +295,7 @@ impl ReviewJson {
 }
 
 impl ReviewedJson {
-    /// Returns what came of a reviewer's word.
+    /// Returns what came of a reviewer's vote.
     pub fn new(reviewed: ReviewedItem, plan: &ReviewPlan, now: Time) -> ReviewedJson {
         let ReviewedItem { item, duplicate, class, feedback } = reviewed;
         let (feedback, error) = match feedback {

@@ -31,7 +31,7 @@ pub struct TimelineJson {
     /// The time of the latest count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Timestamp>,
-    /// The values that a track knows of it: `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
+    /// The values that an aggregate knows of it: `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, serde_json::Value>,
     /// The reputations of the key, without those of what belongs to it.
@@ -169,7 +169,7 @@ pub struct KeyStatisticsJson {
     /// The time of its newest event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Timestamp>,
-    /// The values that a track knows of it: `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
+    /// The values that an aggregate knows of it: `count`, `sum`, `min`, `max` and, by half-life, `decayed_1h`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub values: BTreeMap<String, serde_json::Value>,
     /// The counts in the trailing windows that rules read, up to now.

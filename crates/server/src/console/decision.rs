@@ -62,10 +62,10 @@ pub(super) async fn page(Path(id): Path<String>, visit: ConsoleVisit) -> Result<
 async fn timelines(visit: &ConsoleVisit, of: &ExplanationJson) -> BTreeMap<usize, TimelineJson> {
     let plan = visit.node.engine.plan();
     let Some(plan) = plan.pipeline(Some(&of.pipeline)) else { return BTreeMap::new() };
-    let is_told = |key: &KeyReadingJson| {
+    let is_reported = |key: &KeyReadingJson| {
         plan.kinds.iter().any(|kind| kind.name == key.kind && !plan.is_of_near_duplicates(kind))
     };
-    let keys = of.keys.iter().enumerate().filter(|(_, key)| is_told(key));
+    let keys = of.keys.iter().enumerate().filter(|(_, key)| is_reported(key));
     let keys = keys.filter_map(|(place, key)| Some((place, key.kind.clone(), key.piece.clone()?)));
     let looks = keys.take(TIMELINES).map(async |(place, kind, value)| {
         let asked = TimelineParams { pipeline: Some(of.pipeline.clone()), kind, value, from: None, to: None };

@@ -25,8 +25,8 @@ use super::texts::{counted, fill, t, word};
 use super::upload::UploadForm;
 use super::visit::{ConsoleVisit, PageFailure};
 use crate::api::{
-    ClassifierJson, DecisionStatisticsJson, JudgedCountsJson, LearnersJson, LessonCountsJson, ModelJson,
-    MovedLineJson, PipelineJson, ProbabilityBinJson, ScoreBinJson,
+    ClassifierJson, DecisionStatisticsJson, JudgedCountsJson, LearnersJson, ModelJson, MovedLineJson,
+    PipelineJson, ProbabilityBinJson, ScoreBinJson, TrainingCountsJson,
 };
 use crate::core::grant::note;
 use crate::core::problem::{HttpFailure, INVALID_BODY};
@@ -366,9 +366,9 @@ fn calibration(known: &LearnersJson, made: &DecisionStatisticsJson) -> Markup {
     }
 }
 
-/// The lessons that were taught, as a bar of the bad ones.
-fn lessons(learned: LessonCountsJson) -> Markup {
-    let LessonCountsJson { good, bad } = learned;
+/// The examples that were taught, as a bar of the bad ones.
+fn examples(learned: TrainingCountsJson) -> Markup {
+    let TrainingCountsJson { good, bad } = learned;
     html! {
         p { b { (number(good)) } " " (t("learners.good")) ", " b { (number(bad)) } " " (t("learners.bad")) }
         @if good + bad > 0 { (share_bar(bad as f64 / (good + bad) as f64)) }
@@ -383,10 +383,10 @@ fn classifiers(all: &[ClassifierJson]) -> Markup {
             ul.cards { @for one in all { li.learner {
                 p { b { (value(&one.name, CELL / 2)) } @if let Some(per) = &one.per { " " span.dim { (fill("learners.per", &[("kind", per)])) } } }
                 @match one.learned {
-                    Some(learned) => { (lessons(learned)) }
+                    Some(learned) => { (examples(learned)) }
                     None => { p.dim { (t("learners.of_each")) } }
                 }
-                @if one.learned.is_some_and(|learned| learned == LessonCountsJson::default()) { p.dim { (t("learners.untaught")) } }
+                @if one.learned.is_some_and(|learned| learned == TrainingCountsJson::default()) { p.dim { (t("learners.untaught")) } }
                 dl.stack {
                     dt { (t("learners.facts")) } dd { code { (plain(&one.of.join(", "), CELL * 4)) } }
                     dt { (t("learners.by")) } dd {
@@ -395,7 +395,7 @@ fn classifiers(all: &[ClassifierJson]) -> Markup {
                     }
                     @for linear in &one.linear {
                         dt { (t("learners.linear")) " " code { (plain(&linear.fact, CELL)) } }
-                        dd { (fill("learners.lessons", &[("good", &number(linear.learned.good)), ("bad", &number(linear.learned.bad))])) }
+                        dd { (fill("learners.examples", &[("good", &number(linear.learned.good)), ("bad", &number(linear.learned.bad))])) }
                     }
                 }
             } } }

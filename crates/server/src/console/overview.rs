@@ -245,7 +245,7 @@ async fn backlog(visit: &ConsoleVisit, nodes: &[NodeJson]) -> Markup {
     let told = notifications::notifications(State(node.clone())).await.0.notifications;
     let journal = node.engine.journal().map(|journal| journal.census()).unwrap_or_default();
     let here = nodes.iter().filter(|node| node.state == "here").flat_map(|node| node.models.values());
-    let lessons = sum(here.clone().map(|model| model.lag.saturating_add(model.waiting)));
+    let examples = sum(here.clone().map(|model| model.lag.saturating_add(model.waiting)));
     let administers = visit.viewer.may(ViewerRight::Administer);
     html! {
         section {
@@ -263,7 +263,7 @@ async fn backlog(visit: &ConsoleVisit, nodes: &[NodeJson]) -> Markup {
                     div { dt { (t("overview.notifications")) } dd { (linked(&number(sum(told.iter().map(|one| one.waiting))), administers.then_some("/console/settings#notifications"))) } }
                 }
                 @if here.count() > 0 {
-                    div { dt { (t("overview.lessons")) } dd { (linked(&number(lessons), Some("/console/settings/nodes"))) } }
+                    div { dt { (t("overview.examples")) } dd { (linked(&number(examples), Some("/console/settings/nodes"))) } }
                 }
             }
         }

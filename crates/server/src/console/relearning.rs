@@ -80,18 +80,18 @@ pub(super) async fn section(visit: &ConsoleVisit, pipeline: &str, classifiers: &
 
 /// True if those in use have learned more events of a class, which then have to be replaced on purpose.
 fn knows_less(report: &RelearnReportJson) -> bool {
-    report.known.good > report.lessons.good || report.known.bad > report.lessons.bad
+    report.known.good > report.examples.good || report.known.bad > report.examples.bad
 }
 
 fn preview(report: &RelearnReportJson) -> Markup {
-    let RelearnReportJson { lessons, known, check, known_check, undescribed, damaged } = report;
+    let RelearnReportJson { examples, known, check, known_check, undescribed, damaged } = report;
     let share = |wrong: u64, all: u64| match all {
         0 => "–".to_owned(),
         all => format!("{} / {} ({})", number(wrong), number(all), percent(wrong as f64 / all as f64)),
     };
     let rows = [
-        (t("relearn.good"), number(known.good), number(lessons.good)),
-        (t("relearn.bad"), number(known.bad), number(lessons.bad)),
+        (t("relearn.good"), number(known.good), number(examples.good)),
+        (t("relearn.bad"), number(known.bad), number(examples.bad)),
         (
             t("relearn.good_wrong"),
             share(known_check.good_wrong, known_check.good),

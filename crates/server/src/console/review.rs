@@ -150,7 +150,7 @@ pub(super) async fn next(visit: ConsoleVisit) -> Result<Response, PageFailure> {
 
 /// Returns whether a reviewer could vote on a review now. Nobody in particular could vote on all.
 fn waits_for(review: &ReviewJson, by: &str, plan: &ReviewPlan) -> bool {
-    let has_voted = review.words.iter().any(|vote| vote.by == by);
+    let has_voted = review.votes.iter().any(|vote| vote.by == by);
     let is_free = review.claim.as_ref().is_none_or(|claim| claim.by == by);
     let may_vote = match (&review.escalation, plan.leads.is_empty()) {
         (Some(_), false) => plan.leads.iter().any(|lead| lead == by),

@@ -351,7 +351,7 @@ pub(super) fn history(visit: &ConsoleVisit, review: &ReviewJson) -> Markup {
         @if let Some(escalation) = &review.escalation {
             p { (t("reviews.escalated")) " " @if let Some(by) = &escalation.by { (value(by, CELL)) ": " } (value(&escalation.why, CELL * 4)) " " span.dim { (distance(escalation.time.0, now)) } }
         }
-        @for vote in &review.words { p { (value(&vote.by, CELL)) ": " b { (word("verdict", vote.verdict.name())) } " " span.dim { (distance(vote.time.0, now)) } } }
+        @for vote in &review.votes { p { (value(&vote.by, CELL)) ": " b { (word("verdict", vote.verdict.name())) } " " span.dim { (distance(vote.time.0, now)) } } }
         @for comment in &review.comments { p { span.dim { (value(&comment.by, CELL)) ", " (distance(comment.time.0, now)) ": " } (value(&comment.text, CELL * 8)) } }
         @if let Some(verdict) = review.verdict {
             p { (t("reviews.decided")) " " b { (word("verdict", verdict.name())) } @if let Some(decided) = review.decided { " " span.dim { (distance(decided.0, now)) } } }

@@ -290,7 +290,7 @@ mod tests {
 
     /// The behaviour of a wall clock in the time until the next look, which is in seconds.
     #[derive(Clone, Debug)]
-    enum Happening {
+    enum ClockEvent {
         /// The clock goes on, a little too fast or too slow, in millionths.
         Runs(i64, i64),
         /// Somebody sets it: so much off the truth.
@@ -299,7 +299,7 @@ mod tests {
         Right,
     }
 
-    fn happenings() -> impl Strategy<Value = Vec<Happening>> {
+    fn happenings() -> impl Strategy<Value = Vec<ClockEvent>> {
         let off = prop_oneof![
             -9_000_000i64..9_000_000,
             Just(-20_000_000_000_000i64),
@@ -310,9 +310,9 @@ mod tests {
         ];
         proptest::collection::vec(
             prop_oneof![
-                12 => (1i64..900, -200i64..200).prop_map(|(seconds, drift)| Happening::Runs(seconds, drift)),
-                2 => off.prop_map(Happening::Set),
-                2 => Just(Happening::Right),
+                12 => (1i64..900, -200i64..200).prop_map(|(seconds, drift)| ClockEvent::Runs(seconds, drift)),
+                2 => off.prop_map(ClockEvent::Set),
+                2 => Just(ClockEvent::Right),
             ],
             1..80,
         )
@@ -332,7 +332,7 @@ mod tests {
             let near = |one: i64, other: i64| one.abs_diff(other) <= 2 * STEP_MAX.0.unsigned_abs();
             for happening in happenings {
                 match happening {
-                    Happening::Runs(seconds, drift) => {
+                    ClockEvent::Runs(seconds, drift) => {
                         // A look each second.
                         for _ in 0..seconds {
                             passed += 1_000_000;
@@ -357,8 +357,8 @@ mod tests {
                             prop_assert_eq!(discipline.doubt.is_some(), apart > STEP_MAX.0);
                         }
                     }
-                    Happening::Set(to) => off = to,
-                    Happening::Right => off = 0,
+                    ClockEvent::Set(to) => off = to,
+                    ClockEvent::Right => off = 0,
                 }
             }
             // In the end whatever the wall clock says is believed.

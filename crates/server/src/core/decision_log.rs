@@ -59,7 +59,7 @@ impl StageWatcher for DecisionWatcher<'_> {
         self.trace.iter().for_each(|trace| trace.ends(stage));
     }
 
-    fn is_told_decisions(&self) -> bool {
+    fn wants_decisions(&self) -> bool {
         self.log.is_some()
     }
 

@@ -182,7 +182,7 @@ mod tests {
         let all = Arc::new(DescriptorBudget::new(64, 20));
         let held: Vec<DescriptorPermit> = std::iter::from_fn(|| all.try_take()).collect();
         assert_eq!(held.len(), 64 - 20 - 8);
-        assert!(all.shortage().is_some_and(|trouble| trouble.starts_with("36 connections")));
+        assert!(all.shortage().is_some_and(|failure| failure.starts_with("36 connections")));
         assert_eq!((all.share(500), all.share(5)), (27, 5));
         // Files that come take them from connections to come.
         all.leave_to(40);

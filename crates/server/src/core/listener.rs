@@ -230,11 +230,11 @@ impl ConnectionService {
 async fn accept(
     listening: AsyncListener,
     file: Option<SocketFile>,
-    face: Arc<ListenerContext>,
+    context: Arc<ListenerContext>,
     service: ConnectionService,
     stop: ShutdownSignal,
 ) {
-    let room = Arc::new(Semaphore::new(face.plan.connections_max.min(Semaphore::MAX_PERMITS)));
+    let room = Arc::new(Semaphore::new(context.plan.connections_max.min(Semaphore::MAX_PERMITS)));
     let clients = Arc::new(ClientConnections::default());
     let mut conversations = JoinSet::new();
     let mut stopped = stop.clone();
@@ -242,7 +242,7 @@ async fn accept(
         // The semaphore is never closed, so waiting for it ends with a permit.
         let next = async {
             let permit = Arc::clone(&room).acquire_owned().await;
-            let descriptor = face.node.descriptors.take().await;
+            let descriptor = context.node.descriptors.take().await;
             ((permit, descriptor), listening.accept().await)
         };
         let (held, accepted) = tokio::select! {
@@ -252,9 +252,10 @@ async fn accept(
         while conversations.try_join_next().is_some() {}
         match accepted {
             Ok((socket, client)) => {
-                let Some(place) = admit(&face, &clients, client) else { continue };
-                let open = ConnectionGuard::new(face.node.metrics.listener_connections(&face.plan.name));
-                let conversation = service.serve(socket, face.node.timeout(), stop.clone());
+                let Some(place) = admit(&context, &clients, client) else { continue };
+                let open =
+                    ConnectionGuard::new(context.node.metrics.listener_connections(&context.plan.name));
+                let conversation = service.serve(socket, context.node.timeout(), stop.clone());
                 conversations.spawn(async move {
                     let _open = open;
                     conversation.await;
@@ -262,7 +263,7 @@ async fn accept(
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, listener = face.plan.name, "no connection could be accepted");
+                tracing::warn!(%error, listener = context.plan.name, "no connection could be accepted");
                 drop(held);
                 sleep(ACCEPT_PAUSE).await;
             }
@@ -291,20 +292,20 @@ impl AsyncListener {
 
 /// Returns whether a client may connect: one that may not is logged and counted.
 fn admit(
-    face: &ListenerContext,
+    context: &ListenerContext,
     clients: &Arc<ClientConnections>,
     client: Option<IpAddr>,
 ) -> Option<Option<ClientConnectionPermit>> {
     let Some(client) = client else { return Some(None) };
-    if !face.plan.clients.is_empty() && !face.plan.clients.contain(client) {
-        face.misused(Some(client), "foreign-client", &"refused: not in `clients`");
+    if !context.plan.clients.is_empty() && !context.plan.clients.contain(client) {
+        context.misused(Some(client), "foreign-client", &"refused: not in `clients`");
         return None;
     }
-    let max = face.node.descriptors.share(face.plan.client_connections_max);
+    let max = context.node.descriptors.share(context.plan.client_connections_max);
     let place = clients.take(client, max);
     if place.is_none() {
         let what = format!("refused: {max} connections of this address are open");
-        face.misused(Some(client), "client-connections", &what);
+        context.misused(Some(client), "client-connections", &what);
     }
     place.map(Some)
 }

@@ -232,7 +232,7 @@ impl ServerMetrics {
         let help = "Time for a decision on a message of a mail server, in seconds, by listener and answer";
         registry.register("tollhouse_listener_decision_seconds", help, of.decisions.clone());
         let help = "Refused connections, broken protocol and messages that were not decided on, by listener and reason";
-        registry.register("tollhouse_listener_troubles", help, of.failures.clone());
+        registry.register("tollhouse_listener_failures", help, of.failures.clone());
         let help = "Commands of clients of Redis, by listener";
         registry.register("tollhouse_resp_commands", help, of.commands.clone());
         let help =
@@ -351,8 +351,8 @@ impl fmt::Debug for EngineCollector {
 impl EngineCollector {
     /// The bands that promise something.
     fn encode_bands(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        type Measured = Family<BandLabel, Gauge<f64, AtomicU64>>;
-        let [scores, promised, held, good, recall, reached]: [Measured; 6] = Default::default();
+        type GaugeFamily = Family<BandLabel, Gauge<f64, AtomicU64>>;
+        let [scores, promised, held, good, recall, reached]: [GaugeFamily; 6] = Default::default();
         for pipeline in &self.engine.plan().pipelines {
             for line in self.engine.promised_lines(pipeline) {
                 let label = BandLabel { pipeline: pipeline.name.clone(), action: line.action.to_string() };
@@ -403,14 +403,18 @@ impl EngineCollector {
         let gauges = [
             (
                 "version",
-                "Lesson of the stream that nodes share up to which the linear model has learned",
+                "The number of the last training example of the shared stream that the linear model has learned",
                 version,
             ),
-            ("lag", "Lessons of that stream which the linear model has still to learn", lag),
-            ("waiting", "Lessons that were taught to this node and are not in the stream yet", waiting),
+            ("lag", "Training examples of that stream that the linear model has not learned yet", lag),
+            (
+                "waiting",
+                "Training examples that this node was given and that are not in the stream yet",
+                waiting,
+            ),
             (
                 "dropped",
-                "Lessons that came while too many waited: counts have them, linear models not",
+                "Training examples that were dropped because too many waited: counts have them, linear models do not",
                 dropped,
             ),
         ];
@@ -481,8 +485,8 @@ impl EngineCollector {
 
     /// The curves from scores to probabilities that were drawn through judged events.
     fn encode_calibrations(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        type Measured = Family<PipelineLabel, Gauge<f64, AtomicU64>>;
-        let [slopes, offsets, bad, expected, squared]: [Measured; 5] = Default::default();
+        type GaugeFamily = Family<PipelineLabel, Gauge<f64, AtomicU64>>;
+        let [slopes, offsets, bad, expected, squared]: [GaugeFamily; 5] = Default::default();
         for pipeline in &self.engine.plan().pipelines {
             let calibration = self.engine.calibration(pipeline);
             if !calibration.is_drawn {

@@ -25,7 +25,7 @@ const CONDITION: &str = "notifications-failing";
 
 /// The things that were told and have not ended.
 #[derive(Debug, Default)]
-struct ToldState {
+struct NotificationState {
     /// The number of the last change of the ban list; `None` while nobody is told of it.
     bans: Option<u64>,
     conditions: BTreeMap<&'static str, NodeCondition>,
@@ -38,7 +38,7 @@ pub(crate) async fn keep(node: Arc<Node>) {
     for channel in node.notifications.channels() {
         tokio::spawn(work(Arc::clone(&node), channel));
     }
-    let mut told = ToldState::default();
+    let mut told = NotificationState::default();
     let mut ticks = interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut scan_due = Instant::now();
@@ -50,7 +50,7 @@ pub(crate) async fn keep(node: Arc<Node>) {
         }
         tell_rules(&node);
         if plan.notifications.is_empty() {
-            told = ToldState::default();
+            told = NotificationState::default();
             node.engine.health().set(CONDITION, Impact::Degraded, None);
             continue;
         }
@@ -181,7 +181,7 @@ fn of_ban(ban: &Ban, now: Time) -> Notice {
 }
 
 /// Tells of conditions that have begun or ended.
-fn tell_conditions(node: &Node, told: &mut ToldState) {
+fn tell_conditions(node: &Node, told: &mut NotificationState) {
     let now = node.now();
     let standing: BTreeMap<_, _> =
         node.engine.health().list().into_iter().map(|condition| (condition.name, condition)).collect();
@@ -215,7 +215,7 @@ fn of_conditions(
 }
 
 /// Tells of anomalies that were not there at the look before.
-async fn tell_anomalies(node: &Arc<Node>, told: &mut ToldState) {
+async fn tell_anomalies(node: &Arc<Node>, told: &mut NotificationState) {
     let wants = |occasion| node.notifications.wants(occasion);
     if !wants(NotificationOccasion::Anomaly) && !wants(NotificationOccasion::Drift) {
         return;
@@ -263,7 +263,7 @@ fn of_anomalies(told: &mut BTreeSet<String>, found: &[Anomaly], at: Time) -> Vec
 }
 
 /// Tells once that reviews should be decided by now, until none is.
-fn tell_reviews(node: &Node, told: &mut ToldState) {
+fn tell_reviews(node: &Node, told: &mut NotificationState) {
     if !node.notifications.wants(NotificationOccasion::ReviewOverdue) {
         return;
     }

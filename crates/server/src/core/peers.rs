@@ -1,7 +1,7 @@
 //! The other nodes that share this one's statistics: who is there, and what is asked of them.
 //!
 //! ```text
-//! each beat     own entry ─► register in the cluster ─► all entries ─► table: number, URL, beat, when the beat last changed
+//! each beat     own entry ─► registry in the cluster ─► all entries ─► table: number, URL, beat, when the beat last changed
 //! a request     id of a decision ─► number of the node that made it ─► table ─► the request, signed ─► its answer
 //! ```
 //!
@@ -43,7 +43,7 @@ const SKEW_MAX: Span = Span::minutes(1);
 /// The time to reach another node.
 const CONNECT_WITHIN: Duration = Duration::from_millis(500);
 
-/// An entry in the register of nodes: what a node says of itself.
+/// An entry in the registry of nodes: what a node says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NodeEntry {
     /// The name of its machine.
@@ -77,11 +77,11 @@ pub(crate) struct NodeEntry {
 /// The state of a linear model that a node shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ModelEntry {
-    /// The lesson up to which it has learned.
+    /// The training example up to which it has learned.
     pub(crate) version: u64,
-    /// Lessons that it has still to learn, as far as the node knows.
+    /// Training examples that it has still to learn, as far as the node knows.
     pub(crate) lag: u64,
-    /// Lessons that were taught to the node and are not shared yet.
+    /// Training examples that were taught to the node and are not shared yet.
     pub(crate) waiting: u64,
 }
 
@@ -108,7 +108,7 @@ impl PeerNode {
 /// The nodes that share statistics, this one included; empty for a node of its own.
 pub(crate) struct PeerTable {
     nodes: Mutex<BTreeMap<NodeNumber, PeerNode>>,
-    /// The time at which the register was last asked with success.
+    /// The time at which the registry was last asked with success.
     heard: Mutex<Instant>,
     /// The time at which bans were last shared.
     shared: Mutex<Instant>,
@@ -143,7 +143,7 @@ impl PeerTable {
         self.nodes.lock().clone()
     }
 
-    /// The time since the register was last asked with success.
+    /// The time since the registry was last asked with success.
     pub(crate) fn unheard_for(&self) -> Duration {
         self.heard.lock().elapsed()
     }
@@ -158,7 +158,7 @@ impl PeerTable {
         *self.shared.lock() = Instant::now();
     }
 
-    /// Takes out a node that the register has no more.
+    /// Takes out a node that the registry has no more.
     pub(crate) fn forget(&self, number: NodeNumber) {
         self.nodes.lock().remove(&number);
     }
@@ -175,7 +175,7 @@ impl PeerTable {
 
     /// The other node of a number, if there is one.
     pub(crate) fn other(&self, engine: &Engine, number: NodeNumber) -> Option<PeerNode> {
-        let own = engine.node_register()?.number();
+        let own = engine.node_registry()?.number();
         (own != number).then(|| self.nodes.lock().get(&number).cloned())?
     }
 
@@ -337,7 +337,7 @@ impl RelayedRequest {
         field: &HeaderValue,
     ) -> Option<RelayedRequest> {
         // A node of its own has nobody to hear.
-        engine.node_register()?;
+        engine.node_registry()?;
         let mut parts = field.to_str().ok()?.split(", ");
         let mut part = |name: &str| parts.next()?.strip_prefix(name)?.strip_prefix('=');
         let (sender, time) = (part("n")?.parse().ok()?, Time(part("t")?.parse().ok()?));
@@ -373,20 +373,20 @@ mod tests {
     use std::path::Path;
 
     use engine::{
-        ChangePage, ChangePosition, ChangeRegister, Directory, LedgerHome, NodeRegister, NumberAllotment,
-        RulesRegister, ShardHealth, ShardMonitor, SharedChange, SharedRegisters, SharedState,
+        ChangePage, ChangePosition, ChangeRegistry, Directory, LedgerHome, NodeRegistry, NumberAllotment,
+        RulesRegistry, ShardHealth, ShardMonitor, SharedChange, SharedRegistries, SharedState,
     };
     use plan::{Config, Overrides, Plan};
-    use stats::{EmbeddedLedger, NumberRegister};
+    use stats::{EmbeddedLedger, NumberRegistry};
 
     use super::*;
 
     const NOW: Time = Time::from_seconds(1_779_012_000);
 
-    /// A register of one node.
-    struct Alone;
+    /// A registry of one node.
+    struct LoneNode;
 
-    impl NodeRegister for Alone {
+    impl NodeRegistry for LoneNode {
         fn number(&self) -> NodeNumber {
             NodeNumber::new(7).unwrap()
         }
@@ -400,7 +400,7 @@ mod tests {
         }
     }
 
-    impl ChangeRegister for Alone {
+    impl ChangeRegistry for LoneNode {
         fn since(&self, position: ChangePosition) -> Result<Option<ChangePage>, String> {
             Ok(Some(ChangePage { position, ..ChangePage::default() }))
         }
@@ -410,7 +410,7 @@ mod tests {
         }
     }
 
-    impl RulesRegister for Alone {
+    impl RulesRegistry for LoneNode {
         fn last(&self) -> Result<SharedState, String> {
             Ok(SharedState::default())
         }
@@ -424,14 +424,14 @@ mod tests {
         }
     }
 
-    impl ShardMonitor for Alone {
+    impl ShardMonitor for LoneNode {
         fn shards(&self) -> Vec<ShardHealth> {
             Vec::new()
         }
     }
 
-    impl NumberAllotment for Alone {
-        fn allot(&self, known: &NumberRegister, wanted: &NumberRegister) -> Result<NumberRegister, String> {
+    impl NumberAllotment for LoneNode {
+        fn allot(&self, known: &NumberRegistry, wanted: &NumberRegistry) -> Result<NumberRegistry, String> {
             known.with(wanted).map_err(|error| error.to_string())
         }
     }
@@ -440,13 +440,13 @@ mod tests {
         let directory = Directory::create(&parent.join("data"), &[]).unwrap();
         let plan = Plan::compile(&Config::from_text("test.toml", "", &Overrides::default()));
         let plan = plan.unwrap_or_else(|problems| panic!("{problems}"));
-        let shared = || SharedRegisters {
-            numbers: Box::new(Alone),
-            nodes: Box::new(Alone),
-            shards: Box::new(Alone),
-            rules: Box::new(Alone),
-            lessons: None,
-            changes: Box::new(Alone),
+        let shared = || SharedRegistries {
+            numbers: Box::new(LoneNode),
+            nodes: Box::new(LoneNode),
+            shards: Box::new(LoneNode),
+            rules: Box::new(LoneNode),
+            examples: None,
+            changes: Box::new(LoneNode),
         };
         let ledger = |plan: &Plan| {
             let home = EmbeddedLedger::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?;

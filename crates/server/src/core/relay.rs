@@ -20,7 +20,7 @@ use crate::core::peers::{
 use crate::core::problem::{CONFLICT, HttpFailure, NOT_FOUND, UNAVAILABLE};
 use crate::core::reload::log_reload;
 
-/// The time without an answer of the register after which the node's conditions say so.
+/// The time without an answer of the registry after which the node's conditions say so.
 const LOST_AFTER: Duration = Duration::from_secs(10);
 /// The time in which what is posted is in force everywhere, or the nodes are named on which it is not.
 const RULES_WITHIN: Duration = Duration::from_secs(3);
@@ -43,12 +43,12 @@ const CONDITION: &str = "nodes-unknown";
 
 /// Says once that this node is there, and hears of the others. Does nothing for a node of its own.
 pub(crate) async fn announce(node: &Arc<Node>, url: Option<&str>, beat: u64) {
-    if node.engine.node_register().is_none() {
+    if node.engine.node_registry().is_none() {
         return;
     }
     let Ok(entry) = serde_json::to_string(&node.entry(url, beat)) else { return };
     let engine = Arc::clone(&node.engine);
-    let entries = blocking(move || engine.node_register().map(|register| register.announce(entry))).await;
+    let entries = blocking(move || engine.node_registry().map(|registry| registry.announce(entry))).await;
     let lost = match entries {
         Some(Ok(entries)) => {
             node.peers.update(entries);
@@ -56,10 +56,10 @@ pub(crate) async fn announce(node: &Arc<Node>, url: Option<&str>, beat: u64) {
         }
         Some(Err(why)) => {
             let silent = node.peers.unheard_for();
-            tracing::debug!(%why, "the register of nodes cannot be asked");
+            tracing::debug!(%why, "the registry of nodes cannot be asked");
             (silent >= LOST_AFTER).then(|| {
                 format!(
-                    "the register of nodes in the cluster was last reached {} s ago: {why}",
+                    "the registry of nodes in the cluster was last reached {} s ago: {why}",
                     silent.as_secs()
                 )
             })
@@ -118,7 +118,7 @@ impl SilentShards {
 
 /// Takes over what other nodes have posted since the last look. What does not fit here is a condition of the node.
 pub(crate) async fn adopt_rules(node: &Arc<Node>) {
-    if node.engine.node_register().is_none() {
+    if node.engine.node_registry().is_none() {
         return;
     }
     let (engine, now) = (Arc::clone(&node.engine), node.now());
@@ -137,19 +137,19 @@ pub(crate) async fn adopt_rules(node: &Arc<Node>) {
 }
 
 /// Sends what was taught here to the other nodes, and learns what they have taught. What cannot be is a condition of the node.
-pub(crate) async fn exchange_lessons(node: &Arc<Node>) {
-    if node.engine.node_register().is_none() {
+pub(crate) async fn exchange_examples(node: &Arc<Node>) {
+    if node.engine.node_registry().is_none() {
         return;
     }
     let engine = Arc::clone(&node.engine);
-    if let Err(why) = blocking(move || engine.exchange_lessons()).await {
+    if let Err(why) = blocking(move || engine.exchange_examples()).await {
         tracing::debug!(%why, "linear models are not as other nodes have them");
     }
 }
 
 /// Tells other nodes of this one's bans, and takes over theirs. Does nothing for a node of its own.
 pub(crate) async fn share(node: &Arc<Node>) {
-    if node.engine.node_register().is_none() {
+    if node.engine.node_registry().is_none() {
         return;
     }
     let (engine, now) = (Arc::clone(&node.engine), node.now());
@@ -201,9 +201,9 @@ pub(crate) async fn wait_until_shared(node: &Arc<Node>, value: &str) -> bool {
 /// Takes a node that is gone for good out of the list.
 ///
 /// # Errors
-/// If it is there, or there is no such node, and where the register cannot be asked.
+/// If it is there, or there is no such node, and where the registry cannot be asked.
 pub(crate) async fn forget(node: &Arc<Node>, number: NodeNumber) -> Result<(), HttpFailure> {
-    let own = node.engine.node_register().map(|register| register.number());
+    let own = node.engine.node_registry().map(|registry| registry.number());
     let known = node.peers.nodes();
     let none =
         || NOT_FOUND.failure(format!("there is no node {}", number.get())).help("`/v1/nodes` lists them");
@@ -214,7 +214,7 @@ pub(crate) async fn forget(node: &Arc<Node>, number: NodeNumber) -> Result<(), H
             .help("stop it first; ten seconds after its last sign of life it is away"));
     }
     let engine = Arc::clone(&node.engine);
-    let forgotten = blocking(move || engine.node_register().map(|register| register.forget(number))).await;
+    let forgotten = blocking(move || engine.node_registry().map(|registry| registry.forget(number))).await;
     match forgotten {
         Some(Ok(true)) => {
             node.peers.forget(number);
@@ -222,14 +222,14 @@ pub(crate) async fn forget(node: &Arc<Node>, number: NodeNumber) -> Result<(), H
         }
         Some(Ok(false)) | None => Err(none()),
         Some(Err(why)) => {
-            Err(UNAVAILABLE.failure(format!("the register of nodes in the cluster cannot be asked: {why}")))
+            Err(UNAVAILABLE.failure(format!("the registry of nodes in the cluster cannot be asked: {why}")))
         }
     }
 }
 
 /// Waits until what this node has posted is in force on all nodes that are there, for a while; returns those on which it is not.
 pub(crate) async fn wait_for_rules(node: &Arc<Node>) -> Vec<String> {
-    let Some(own) = node.engine.node_register().map(|register| register.number()) else { return Vec::new() };
+    let Some(own) = node.engine.node_registry().map(|registry| registry.number()) else { return Vec::new() };
     let posted = node.engine.shared_rules();
     let begun = Instant::now();
     loop {
@@ -294,7 +294,7 @@ impl Node {
     /// have begun it, and those that have not: they are away, or refuse it.
     pub(crate) async fn erase_elsewhere(&self, body: &Bytes) -> (Vec<String>, Vec<String>) {
         let (mut asked, mut missing) = (Vec::new(), Vec::new());
-        let Some(own) = self.engine.node_register().map(|register| register.number()) else {
+        let Some(own) = self.engine.node_registry().map(|registry| registry.number()) else {
             return (asked, missing);
         };
         for (number, peer) in self.peers.nodes().into_iter().filter(|(number, _)| *number != own) {
@@ -315,7 +315,7 @@ impl Node {
 
     /// Asks all other nodes for what is at a URL, at the same time; returns the name of each and its answer.
     pub(crate) async fn ask_others(&self, target: &str) -> Vec<(String, Result<NodeResponse, HttpFailure>)> {
-        let Some(own) = self.engine.node_register().map(|register| register.number()) else {
+        let Some(own) = self.engine.node_registry().map(|registry| registry.number()) else {
             return Vec::new();
         };
         let others = self.peers.nodes().into_iter().filter(|(number, _)| *number != own);
@@ -352,7 +352,7 @@ impl Node {
             );
         };
         let time = self.now();
-        let sender = self.engine.node_register().map_or(0, |register| register.number().get());
+        let sender = self.engine.node_registry().map_or(0, |registry| registry.number().get());
         let signature = sign(&self.engine, sender, time, &request);
         let (agent, limit) = (self.peers.agent(), self.plan().body_max.saturating_mul(2));
         let patience = self.timeout() / 4;

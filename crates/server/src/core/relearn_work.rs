@@ -13,7 +13,7 @@ use crate::core::relearning::{RelearnJob, RelearnStage};
 
 /// The longest time that models are made.
 const WORK_MAX: Duration = Duration::from_secs(30 * 60);
-/// The time for which models wait for who wants them: as long as they are there each lesson is learned twice.
+/// The time for which models wait for who wants them: as long as they are there each example is learned twice.
 const READY_MAX: Duration = Duration::from_secs(60 * 60);
 /// The share of a block's time for which the thread rests after it, and the longest such rest.
 const REST_SHARE: u32 = 2;

@@ -14,7 +14,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Returns the name of a node among others.
 fn instance(node: &Node) -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let number = node.engine.node_register().map(|register| register.number().get());
+    let number = node.engine.node_registry().map(|registry| registry.number().get());
     number.map_or_else(|| name.clone(), |number| format!("{name}-{number}"))
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use content::budget::{Budget, Cancellation};
 use content::deflate::{self, DeflateFormat, StreamEnd, inflate_pieces};
 
-/// The packing of a message.
+/// The content encoding of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageEncoding {
     /// RFC 1950, as SPAMC's `Compress: zlib`.
@@ -47,7 +47,7 @@ const RATIO_MAX: usize = 32;
 /// work than a message as long as the packed bytes may, beside that of bringing forth what comes out.
 ///
 /// # Errors
-/// If there is more in them, they are not of this packing, or they cost too much.
+/// If there is more in them, they are not in this encoding, or they cost too much.
 pub fn decompress(
     packed: &[u8],
     how: MessageEncoding,
@@ -251,7 +251,7 @@ mod tests {
         }
     }
 
-    /// Checks that a caller that stops waiting while pieces come out ends the unpacking at the next one, in either packing.
+    /// Checks that a caller that stops waiting while pieces come out ends the unpacking at the next one, in either encoding.
     #[test]
     fn unpacking_ends_where_nobody_waits() {
         let plain = vec![7; 8 << 20];

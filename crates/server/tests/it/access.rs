@@ -11,7 +11,7 @@ use event::Span;
 use serde_json::{Value, json};
 
 use crate::harness::{
-    Answer, JSON, LOG, MAIL, MESSAGE, NOW, PROBE, Running, SetClock, check_problem, configure, directory,
+    Answer, JSON, LOG, MAIL, MESSAGE, NOW, PROBE, SetClock, TestServer, check_problem, configure, directory,
     start, start_by,
 };
 use crate::node::ROUTES;
@@ -35,7 +35,7 @@ fn bearer(name: &str) -> String {
     format!("Authorization: Bearer {}", secret(name))
 }
 
-fn with_tokens(more: &str, test: impl FnOnce(&Running, &Directory)) {
+fn with_tokens(more: &str, test: impl FnOnce(&TestServer, &Directory)) {
     let parent = tempfile::tempdir().unwrap();
     let directory = directory(&parent.path().join("data"));
     configure(&directory, &format!("{}{more}", tokens_of_scopes()));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::harness::{MAIL, MESSAGE, Running, configure, directory, start, switch_on};
+use crate::harness::{MAIL, MESSAGE, TestServer, configure, directory, start, switch_on};
 use crate::name_server::{NameServer, Say, reverse};
 
 /// A public address that nobody is asked about in earnest.
@@ -57,7 +57,7 @@ fn usual() -> Vec<(&'static str, Say)> {
 }
 
 /// Runs a test with a node that asks this name server.
-fn with(server: &NameServer, more: &str, settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
+fn with(server: &NameServer, more: &str, settings: &[(&str, &str)], test: impl FnOnce(&TestServer)) {
     let parent = tempfile::tempdir().unwrap();
     let directory = directory(&parent.path().join("data"));
     configure(&directory, more);
@@ -73,7 +73,7 @@ fn with(server: &NameServer, more: &str, settings: &[(&str, &str)], test: impl F
     running.stop();
 }
 
-fn observe(node: &Running, headers: &[&str], message: &str) -> BTreeMap<String, Value> {
+fn observe(node: &TestServer, headers: &[&str], message: &str) -> BTreeMap<String, Value> {
     let headers: Vec<&str> = [MAIL].into_iter().chain(headers.iter().copied()).collect();
     let answer = node.post("/v1/observe", &headers, message);
     assert_eq!(answer.status, 200, "{}", answer.body);
@@ -342,20 +342,20 @@ fn what_does_not_fit_comes_over_tcp() {
 #[test]
 fn what_cannot_be_had_is_no_guess() {
     let reverse = reverse("11.22.33.44");
-    for trouble in [Say::Silence, Say::Garbage, Say::Failure] {
+    for failure in [Say::Silence, Say::Garbage, Say::Failure] {
         let server = NameServer::start(&[
-            ("example.org", trouble.clone()),
-            ("_dmarc.example.org", trouble.clone()),
-            (reverse.as_str(), trouble.clone()),
-            ("44.33.22.11.zen.lists.example", trouble.clone()),
+            ("example.org", failure.clone()),
+            ("_dmarc.example.org", failure.clone()),
+            (reverse.as_str(), failure.clone()),
+            ("44.33.22.11.zen.lists.example", failure.clone()),
         ]);
         with(&server, LISTS, &[("dns.timeout", "1500ms")], |node| {
             let facts = observe(node, &[CLIENT, HELO, SENDER], MESSAGE);
             let of = |name: &str| facts.get(name).cloned().unwrap_or_default();
-            assert_eq!(of("auth.spf"), "temperror", "{trouble:?} {facts:?}");
-            assert_eq!(of("auth.dmarc"), "temperror", "{trouble:?} {facts:?}");
-            assert_eq!(of("client.ptr_confirmed"), Value::Null, "{trouble:?}");
-            assert_eq!(of("dnsbl.failed"), json!(["zen"]), "{trouble:?}");
+            assert_eq!(of("auth.spf"), "temperror", "{failure:?} {facts:?}");
+            assert_eq!(of("auth.dmarc"), "temperror", "{failure:?} {facts:?}");
+            assert_eq!(of("client.ptr_confirmed"), Value::Null, "{failure:?}");
+            assert_eq!(of("dnsbl.failed"), json!(["zen"]), "{failure:?}");
             // It is decided all the same.
             let answer = node.post("/v1/decide", &[MAIL, CLIENT, SENDER], MESSAGE);
             assert_eq!(answer.status, 200, "{}", answer.body);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, JSON, Running, check_problem, directory, start};
+use crate::harness::{Answer, JSON, TestServer, check_problem, directory, start};
 
 /// A pipeline of JSON objects with one rule, and feedback.
 const CONFIG: &str = r#"
@@ -41,7 +41,7 @@ watch = "off"
 
 const SMALL: &str = "[[rule]]\nname = \"LARGE\"\nwhen = \"size <= 10\"\n[[rule]]\nname = \"NEW\"\nwhen = \"size == 3\"\nscore = 0.5\n";
 
-fn with_hits(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
+fn with_hits(settings: &[(&str, &str)], test: impl FnOnce(&TestServer)) {
     let parent = tempfile::tempdir().unwrap();
     let directory = directory(&parent.path().join("data"));
     fs::write(directory.config_path(), CONFIG).unwrap();
@@ -50,11 +50,11 @@ fn with_hits(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
     running.stop();
 }
 
-fn get_with(running: &Running, url: &str, headers: &[&str]) -> Answer {
+fn get_with(running: &TestServer, url: &str, headers: &[&str]) -> Answer {
     running.ask("GET", url, headers, b"")
 }
 
-fn decide(running: &Running, size: usize) -> String {
+fn decide(running: &TestServer, size: usize) -> String {
     let answer = running.post("/v1/decide", &[JSON], &format!("{{\"ip\":\"192.0.2.1\",\"size\":{size}}}"));
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer.json()["id"].as_str().unwrap().to_owned()
@@ -62,7 +62,7 @@ fn decide(running: &Running, size: usize) -> String {
 
 /// Begins a back-test and waits for its end.
 #[track_caller]
-fn tried(running: &Running, request: &Value) -> Value {
+fn tried(running: &TestServer, request: &Value) -> Value {
     let answer = running.post("/v1/backtests", &[JSON], &request.to_string());
     assert_eq!(answer.status, 202, "{}", answer.body);
     let id = answer.json()["id"].as_str().unwrap().to_owned();

@@ -12,7 +12,7 @@ use engine::Directory;
 use plan::preset;
 use serde_json::{Value, json};
 
-use crate::harness::{JSON, LOG, PROBE, Running, check_problem, configure, start};
+use crate::harness::{JSON, LOG, PROBE, TestServer, check_problem, configure, start};
 
 const LABELS: &str = "
 [[label]]
@@ -50,7 +50,7 @@ fn directory(path: &Path) -> Directory {
     directory
 }
 
-fn with_labels(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
+fn with_labels(settings: &[(&str, &str)], test: impl FnOnce(&TestServer)) {
     let parent = tempfile::tempdir().unwrap();
     let running = start(&directory(&parent.path().join("data")), settings);
     test(&running);
@@ -61,7 +61,7 @@ fn values(told: &Value) -> Vec<&str> {
     told.as_array().unwrap().iter().map(|told| told["value"].as_str().unwrap()).collect()
 }
 
-fn label(server: &Running, kind: &str, label: &str, value: &str) {
+fn label(server: &TestServer, kind: &str, label: &str, value: &str) {
     let body = json!({"kind": kind, "label": label, "value": value, "for": "2h"}).to_string();
     let answer = server.post("/v1/bans", &[JSON], &body);
     assert_eq!(answer.status, 200, "{}", answer.body);

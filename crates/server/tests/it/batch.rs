@@ -17,12 +17,12 @@ use engine::Directory;
 use plan::preset;
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, JSON, JSON_LINES, NOW, Running, check_problem, start};
+use crate::harness::{Answer, JSON, JSON_LINES, NOW, TestServer, check_problem, start};
 use crate::python::python;
 
 pub(crate) const ARROW: &str = "Content-Type: application/vnd.apache.arrow.stream";
 
-pub(crate) fn with_analytics(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
+pub(crate) fn with_analytics(settings: &[(&str, &str)], test: impl FnOnce(&TestServer)) {
     let parent = tempfile::tempdir().unwrap();
     let presets = [preset::find("analytics").unwrap()];
     let directory = Directory::create(&parent.path().join("data"), &presets).unwrap();
@@ -32,7 +32,7 @@ pub(crate) fn with_analytics(settings: &[(&str, &str)], test: impl FnOnce(&Runni
 }
 
 /// Posts bytes; answers status and body.
-pub(crate) fn post(server: &Running, url: &str, headers: &[&str], body: &[u8]) -> (u16, Vec<u8>) {
+pub(crate) fn post(server: &TestServer, url: &str, headers: &[&str], body: &[u8]) -> (u16, Vec<u8>) {
     let mut stream = server.connect();
     let mut head = format!("POST {url} HTTP/1.1\r\nConnection: close\r\nHost: {}\r\n", server.address);
     headers.iter().for_each(|header| head += &format!("{header}\r\n"));
@@ -200,7 +200,7 @@ fn each_record_batch_has_its_answer_and_names_count_once() {
 
 #[test]
 fn what_is_no_batch_is_told() {
-    let refused = |server: &Running, header: &str, body: &[u8]| {
+    let refused = |server: &TestServer, header: &str, body: &[u8]| {
         let (status, body) = post(server, "/v1/batch/observe", &[header], body);
         Answer {
             status,

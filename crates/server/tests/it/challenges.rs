@@ -8,7 +8,7 @@ use data_encoding::BASE64;
 use engine::Directory;
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, JSON, Running, SetClock, check_problem, directory, start_by};
+use crate::harness::{Answer, JSON, SetClock, TestServer, check_problem, directory, start_by};
 
 /// A gate that asks everybody who shows no pass, and an application that asks for more after each failure.
 pub(crate) const GATE: &str = r#"
@@ -100,7 +100,7 @@ pipeline = "gate"
 contact = "owner@example.org"
 "#;
 
-fn with_gate(test: impl FnOnce(&Running, &SetClock)) {
+fn with_gate(test: impl FnOnce(&TestServer, &SetClock)) {
     with_gate_of(GATE, MAIN, |server, clock, _| test(server, clock));
 }
 
@@ -119,7 +119,7 @@ pub(crate) fn gate_directory(path: &Path, gate: &str, main: &str) -> Directory {
 }
 
 /// Runs a test against a server with this gate and these lines of the main file.
-pub(crate) fn with_gate_of(gate: &str, main: &str, test: impl FnOnce(&Running, &SetClock, &Directory)) {
+pub(crate) fn with_gate_of(gate: &str, main: &str, test: impl FnOnce(&TestServer, &SetClock, &Directory)) {
     let parent = tempfile::tempdir().unwrap();
     let directory = gate_directory(&parent.path().join("data"), gate, main);
     let clock = SetClock::default();
@@ -141,7 +141,7 @@ const ANN: Visitor =
     Visitor { ip: "192.0.2.7", host: "example.org", agent: "Firefox/150.0", accept: "text/html,*/*;q=0.8" };
 
 impl Visitor {
-    fn ask(self, server: &Running, method: &str, url: &str, more: &[&str], body: &[u8]) -> Answer {
+    fn ask(self, server: &TestServer, method: &str, url: &str, more: &[&str], body: &[u8]) -> Answer {
         let fields = [
             format!("X-Forwarded-For: {}", self.ip),
             format!("X-Forwarded-Host: {}", self.host),
@@ -153,20 +153,20 @@ impl Visitor {
     }
 
     /// Asks for a page, as a proxy asks about it.
-    fn page(self, server: &Running, path: &str, cookie: &str) -> Answer {
+    fn page(self, server: &TestServer, path: &str, cookie: &str) -> Answer {
         let (uri, cookie) = (format!("X-Forwarded-Uri: {path}"), format!("Cookie: a=b; {cookie}"));
         self.ask(server, "GET", "/v1/auth/site", &[&uri, &cookie], b"")
     }
 
     /// Sends a solution as the page does.
-    fn verify(self, server: &Running, payload: &str, back: &str) -> Answer {
+    fn verify(self, server: &TestServer, payload: &str, back: &str) -> Answer {
         let form = format!("altcha={}&return={back}", payload.replace('+', "%2B").replace('=', "%3D"));
         let kind = "Content-Type: application/x-www-form-urlencoded";
         self.ask(server, "POST", "/v1/gate/site/verify", &[kind], form.as_bytes())
     }
 
     /// Solves what is asked for a page, and returns the cookie.
-    fn earn(self, server: &Running) -> String {
+    fn earn(self, server: &TestServer) -> String {
         let back = self.verify(server, &solved(&challenge(&self.page(server, "/a", ""))), "/a");
         pass_of(&back).expect("a pass")
     }

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::harness::{MESSAGE, Running, long_message, with_server};
+use crate::harness::{MESSAGE, TestServer, long_message, with_server};
 
 /// A program, and what it needs to run where it was only unpacked.
 pub(crate) struct Program {
@@ -85,7 +85,7 @@ const RULES: &str = "[[rule]]\nname = \"TEST_REFUSED\"\nwhen = \"mail.subject ==
     [[rule]]\nname = \"TEST_MARKED\"\nwhen = \"mail.subject == 'mark this'\"\nscore = 0\neffects = [\"set tag\"]\n\
     [[rule]]\nname = \"TEST_LATER\"\nwhen = \"mail.subject == 'later please'\"\nscore = 0\neffects = [\"set throttle\"]\n";
 
-fn with_listener(protocol: &str, settings: &[(&str, &str)], test: impl FnOnce(&Running, SocketAddr)) {
+fn with_listener(protocol: &str, settings: &[(&str, &str)], test: impl FnOnce(&TestServer, SocketAddr)) {
     let (name, listen) = (format!("listener.{protocol}.protocol"), format!("listener.{protocol}.listen"));
     let learn = format!("listener.{protocol}.learn");
     let own = [(name.as_str(), protocol), (listen.as_str(), "127.0.0.1:0"), (learn.as_str(), "true")];
@@ -185,8 +185,8 @@ fn spamc_works() {
         let marked = run(&[], BAD, 0);
         assert!(marked.contains("X-Spam-Flag: YES\r\n") && marked.contains("TEST_REFUSED"), "{marked}");
         assert!(marked.ends_with("this is bad.\r\n"), "{marked}");
-        let ticket = marked.split("X-Tollhouse-Id: ").nth(1).unwrap_or_else(|| panic!("{marked}"));
-        let id = ticket.split('-').next().unwrap();
+        let signed_id = marked.split("X-Tollhouse-Id: ").nth(1).unwrap_or_else(|| panic!("{marked}"));
+        let id = signed_id.split('-').next().unwrap();
         assert_eq!(running.get(&format!("/v1/decisions/{id}")).json()["action"], "reject");
         let marked = run(&["--headers"], BAD, 0);
         assert!(marked.contains("X-Spam-Flag: YES\r\n") && marked.ends_with("this is bad.\r\n"), "{marked}");
@@ -430,9 +430,9 @@ fn exim_does_what_the_guide_says() {
                 header.contains("X-Spam-Action: no action") && header.contains("X-Spam-Score: "),
                 "{header}"
             );
-            // What was taken can be reported by its ticket.
-            let ticket = header.split("X-Tollhouse-Id: ").nth(1).unwrap_or_else(|| panic!("{header}"));
-            let id = ticket.split('-').next().unwrap();
+            // What was taken can be reported by its signed id.
+            let signed_id = header.split("X-Tollhouse-Id: ").nth(1).unwrap_or_else(|| panic!("{header}"));
+            let id = signed_id.split('-').next().unwrap();
             assert_eq!(running.get(&format!("/v1/decisions/{id}")).json()["action"], "accept", "{header}");
             let answer = exim.say(&asking("mark this"));
             let later = exim.say(&asking("later please"));

@@ -9,7 +9,7 @@ use event::{Span, Time};
 use serde_json::Value;
 use server::{Clock, ClockSource};
 
-use crate::harness::{JSON, NOW, Running, configure, directory, start_by};
+use crate::harness::{JSON, NOW, TestServer, configure, directory, start_by};
 
 /// Clocks that a test sets.
 #[derive(Clone, Default)]
@@ -34,7 +34,7 @@ impl Clocks {
         *self.0.lock().unwrap() = (wall, passed);
     }
 
-    fn start(&self, directory: &Directory) -> Running {
+    fn start(&self, directory: &Directory) -> TestServer {
         let clocks = self.clone();
         let settings = [("journal.keep", "1d"), ("ledger.durability", "sync")];
         start_by(directory, &settings, |engine| Clock::of(clocks, engine.newest_decision()))
@@ -42,7 +42,7 @@ impl Clocks {
 }
 
 /// The detail of the condition, if it stands.
-fn doubt(server: &Running) -> Option<String> {
+fn doubt(server: &TestServer) -> Option<String> {
     let answer = server.get("/readyz");
     assert_eq!(answer.status, 200, "{}", answer.body);
     let answer = answer.json();
@@ -52,7 +52,7 @@ fn doubt(server: &Running) -> Option<String> {
 }
 
 /// Waits until the server has looked at its clocks and doubts them, or does not.
-fn wait(server: &Running, is_doubtful: bool) -> String {
+fn wait(server: &TestServer, is_doubtful: bool) -> String {
     loop {
         let doubt = doubt(server);
         if doubt.is_some() == is_doubtful {
@@ -62,7 +62,7 @@ fn wait(server: &Running, is_doubtful: bool) -> String {
     }
 }
 
-fn take(server: &Running, user: &str) -> (bool, Time) {
+fn take(server: &TestServer, user: &str) -> (bool, Time) {
     let body = format!("{{\"key\": {{\"user\": \"{user}\"}}}}");
     let answer = server.post("/v1/limits/api/take", &[JSON], &body).json();
     let state = if answer["limits"].is_array() { &answer } else { &answer["answer"] };
@@ -70,7 +70,7 @@ fn take(server: &Running, user: &str) -> (bool, Time) {
     (state["allowed"].as_bool().unwrap(), time)
 }
 
-fn decide(server: &Running) -> Value {
+fn decide(server: &TestServer) -> Value {
     server.post("/v1/decide", &[crate::harness::MAIL], crate::harness::MESSAGE).json()
 }
 

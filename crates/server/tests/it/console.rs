@@ -11,7 +11,7 @@ use stats::random::Random;
 
 use crate::access::until;
 use crate::harness::{
-    Answer, JSON, LOG, MAIL, MESSAGE, NOW, PROBE, Running, SetClock, configure, start, start_by,
+    Answer, JSON, LOG, MAIL, MESSAGE, NOW, PROBE, SetClock, TestServer, configure, start, start_by,
 };
 
 const TOKEN: &str = "correct-horse-battery";
@@ -72,7 +72,7 @@ pub(crate) fn directory(path: &Path) -> Directory {
     directory
 }
 
-pub(crate) fn with_console(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
+pub(crate) fn with_console(settings: &[(&str, &str)], test: impl FnOnce(&TestServer)) {
     let parent = tempfile::tempdir().unwrap();
     let running = start(&directory(&parent.path().join("data")), settings);
     test(&running);
@@ -220,7 +220,7 @@ pub(crate) fn url_encoded(fields: &[(&str, &str)]) -> String {
     pairs.join("&")
 }
 
-pub(crate) fn decide(server: &Running, pipeline: &str, media: &str, body: &str) -> String {
+pub(crate) fn decide(server: &TestServer, pipeline: &str, media: &str, body: &str) -> String {
     let answer = server.post(&format!("/v1/decide?pipeline={pipeline}"), &[media], body);
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer.json()["id"].as_str().unwrap().to_owned()
@@ -278,7 +278,7 @@ fn without_tokens_this_host_sees_every_page() {
 }
 
 /// Logs in, and returns the header with the session's cookie.
-fn log_in(server: &Running) -> String {
+fn log_in(server: &TestServer) -> String {
     let answer =
         server.post("/console/login", &[FORM], &form(&[("token", TOKEN), ("next", "/console/bans")]));
     assert_eq!((answer.status, answer.header("location")), (303, Some("/console/bans")), "{}", answer.body);
@@ -408,7 +408,7 @@ fn a_session_may_what_its_token_may() {
 }
 
 /// Sends a form that logs in or begins the first visit; the session's cookie, if it was accepted.
-pub(crate) fn enter(server: &Running, page: &str, fields: &[(&str, &str)]) -> Result<String, Answer> {
+pub(crate) fn enter(server: &TestServer, page: &str, fields: &[(&str, &str)]) -> Result<String, Answer> {
     let answer = server.post(page, &[FORM], &form(fields));
     let cookie = answer.header("set-cookie").and_then(|cookie| cookie.split(';').next());
     cookie.map(|cookie| format!("Cookie: {cookie}")).ok_or(answer)

@@ -3,15 +3,15 @@
 use serde_json::json;
 
 use crate::console::{FORM, UPLOAD, check_page, form, hostile, secret, upload, with_console};
-use crate::harness::{Running, check_problem};
+use crate::harness::{TestServer, check_problem};
 
 const TEXT: &str = "Content-Type: text/plain";
 
-fn import(server: &Running, query: &str, list: &str) -> crate::harness::Answer {
+fn import(server: &TestServer, query: &str, list: &str) -> crate::harness::Answer {
     server.post(&format!("/v1/bans/import?pipeline=web&label=scanner&{query}"), &[TEXT], list)
 }
 
-fn is_banned(server: &Running, value: &str) -> bool {
+fn is_banned(server: &TestServer, value: &str) -> bool {
     let found = server.get(&format!("/v1/bans/search?text={value}")).json();
     found["bans"].as_array().unwrap().iter().any(|ban| ban["value"] == value)
 }

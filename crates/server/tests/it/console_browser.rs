@@ -11,7 +11,7 @@ use serde_json::json;
 use server::Clock;
 use stats::random::Random;
 
-use crate::harness::{JSON, LOG, MAIL, NOW, Running, SetClock, configure, start, start_by};
+use crate::harness::{JSON, LOG, MAIL, NOW, SetClock, TestServer, configure, start, start_by};
 use crate::{installing, npm};
 
 const PURPOSE: &str = "the console in Chromium";
@@ -45,7 +45,7 @@ pipeline = \"web\"
 ";
 
 /// A server with mail, requests, posts and bans in it; and the addresses of its pages.
-fn filled(path: &Path) -> (Running, serde_json::Value, String) {
+fn filled(path: &Path) -> (TestServer, serde_json::Value, String) {
     let presets: Vec<_> = ["web", "mail", "comments"].into_iter().filter_map(preset::find).collect();
     let directory = Directory::create(path, &presets).unwrap();
     configure(&directory, LABELS);
@@ -200,7 +200,7 @@ fn filled(path: &Path) -> (Running, serde_json::Value, String) {
 }
 
 /// A server at which a person of each role may log in, with a decision in it.
-fn peopled(path: &Path) -> Running {
+fn peopled(path: &Path) -> TestServer {
     let directory = Directory::create(path, &[preset::find("web").unwrap()]).unwrap();
     let people = UserFile::in_directory(directory.path());
     for role in Role::ALL {
@@ -218,7 +218,7 @@ fn peopled(path: &Path) -> Running {
 }
 
 /// A server at which a wave of requests of many addresses for one page began ten minutes ago, after two hours of others.
-fn waved(path: &Path) -> Running {
+fn waved(path: &Path) -> TestServer {
     let directory = Directory::create(path, &[preset::find("web").unwrap()]).unwrap();
     let clock = SetClock::default();
     let server = start_by(&directory, &[], |_| clock.clock());
@@ -295,7 +295,7 @@ fn the_console_works_in_a_browser() {
         running.extend([server, locked, waved, peopled]);
         asked
     });
-    running.into_iter().for_each(Running::stop);
+    running.into_iter().for_each(TestServer::stop);
 }
 
 /// The libraries that pages load are what the pinned packages give, byte for byte.
@@ -400,5 +400,5 @@ fn the_console_shows_a_million_decisions() {
         running = Some(server);
         asked
     });
-    running.into_iter().for_each(Running::stop);
+    running.into_iter().for_each(TestServer::stop);
 }

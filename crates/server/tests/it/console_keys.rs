@@ -3,13 +3,13 @@
 use serde_json::json;
 
 use crate::console::{FORM, check_page, decide, directory, form, secret};
-use crate::harness::{JSON, LOG, MAIL, Running, configure, start};
+use crate::harness::{JSON, LOG, MAIL, TestServer, configure, start};
 
 const KEY: &str = "/console/key?pipeline=web&kind=ip&value=192.0.2.7";
 const HOSTILE: &str = "<script>alert(1)</script>\u{202e}\"'";
 
 /// Sends a form of a page; the page that it leads to.
-fn send(server: &Running, page: &str, action: &str, fields: &[(&str, &str)]) -> String {
+fn send(server: &TestServer, page: &str, action: &str, fields: &[(&str, &str)]) -> String {
     let own = secret(&server.get(page).body);
     let mut fields = fields.to_vec();
     fields.extend([("secret", own.as_str()), ("next", page)]);
@@ -20,7 +20,7 @@ fn send(server: &Running, page: &str, action: &str, fields: &[(&str, &str)]) -> 
     server.get(&next).body
 }
 
-fn probe(server: &Running) -> String {
+fn probe(server: &TestServer) -> String {
     let line = "192.0.2.7 - - [17/May/2026:09:59:30 +0000] \"GET /.env HTTP/1.1\" 404 10 \"-\" \"curl/8.0\"";
     decide(server, "web", LOG, line)
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::console::{FORM, check_page, form, hostile, secret, url_encoded};
-use crate::harness::{JSON, Running, check_problem, configure, directory, start};
+use crate::harness::{JSON, TestServer, check_problem, configure, directory, start};
 use crate::quotas::with_limits;
 
 const LIMITS: &str = r#"
@@ -37,13 +37,13 @@ per = "1m"
 enforcement = "off"
 "#;
 
-fn take(server: &Running, limit: &str, key: Value, cost: u64) {
+fn take(server: &TestServer, limit: &str, key: Value, cost: u64) {
     let body = json!({"key": key, "cost": cost}).to_string();
     let answer = server.post(&format!("/v1/limits/{limit}/take"), &[JSON], &body);
     assert!([200, 429].contains(&answer.status), "{}", answer.body);
 }
 
-fn put(server: &Running, limit: &str, body: &Value) {
+fn put(server: &TestServer, limit: &str, body: &Value) {
     let url = format!("/v1/limits/{limit}/overrides");
     let answer = server.ask("PUT", &url, &[JSON], body.to_string().as_bytes());
     assert_eq!(answer.status, 200, "{}", answer.body);

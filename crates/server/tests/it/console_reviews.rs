@@ -5,7 +5,7 @@ use engine::Directory;
 use serde_json::{Value, json};
 
 use crate::console::{FORM, check_page, enter, form, hostile, secret, url_encoded};
-use crate::harness::{Answer, JSON, NOW, Running, start};
+use crate::harness::{Answer, JSON, NOW, TestServer, start};
 
 const BOARD: &str = "
 name = \"board\"
@@ -56,7 +56,7 @@ const LINK: &str = "https://cash.example/";
 const LONG: &str =
     "a long text with many words that says what somebody wants to sell to everybody who reads it <i>now</i>";
 
-fn with_board(more: &str, test: impl FnOnce(&Running, &Directory)) {
+fn with_board(more: &str, test: impl FnOnce(&TestServer, &Directory)) {
     let parent = tempfile::tempdir().unwrap();
     let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
     std::fs::write(directory.config_path(), format!("{BOARD}{more}")).unwrap();
@@ -66,19 +66,19 @@ fn with_board(more: &str, test: impl FnOnce(&Running, &Directory)) {
 }
 
 /// Posts, and answers the decision's id.
-fn post(server: &Running, user: &str, text: &str, link: &str) -> String {
+fn post(server: &TestServer, user: &str, text: &str, link: &str) -> String {
     let event = json!({"user": user, "text": text, "link": link}).to_string();
     let answer = server.post("/v1/decide", &[JSON], &event);
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer.json()["id"].as_str().unwrap().to_owned()
 }
 
-fn review(server: &Running, id: &str) -> Value {
+fn review(server: &TestServer, id: &str) -> Value {
     server.get(&format!("/v1/reviews/{id}")).json()
 }
 
 /// Sends a form of the queue as somebody.
-fn act(server: &Running, own: &str, id: &str, step: &str, more: &[(&str, &str)]) -> Answer {
+fn act(server: &TestServer, own: &str, id: &str, step: &str, more: &[(&str, &str)]) -> Answer {
     let fields = [&[("secret", own), ("next", "/console/reviews?by=bob")], more].concat();
     server.post(&format!("/console/reviews/{id}/{step}"), &[FORM], &form(&fields))
 }

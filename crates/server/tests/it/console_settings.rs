@@ -4,7 +4,7 @@ use access::{Role, StoredPassword, UserFile};
 use serde_json::{Value, json};
 
 use crate::console::{FORM, attribute, check_page, directory, form, secret, tags, unchunked, url_encoded};
-use crate::harness::{Answer, JSON, LOG, NOW, PROBE, Running, configure, start, with_server};
+use crate::harness::{Answer, JSON, LOG, NOW, PROBE, TestServer, configure, start, with_server};
 
 const ADMINISTRATION: [&str; 4] = [
     "/console/settings/access",
@@ -16,19 +16,19 @@ const ADMINISTRATION: [&str; 4] = [
 const HOSTILE: &str = "<script>alert(1)</script>\u{202e}\u{200b}";
 
 /// Logs in by a token, and returns the header with the session's cookie.
-fn enter(server: &Running, token: &str) -> String {
+fn enter(server: &TestServer, token: &str) -> String {
     let answer = server.post("/console/login", &[FORM], &form(&[("token", token)]));
     let cookie = answer.header("set-cookie").unwrap_or_else(|| panic!("{}", answer.body));
     format!("Cookie: {}", cookie.split(';').next().unwrap())
 }
 
 /// Sends a form.
-fn send(server: &Running, cookie: &[&str], page: &str, fields: &[(&str, &str)]) -> Answer {
+fn send(server: &TestServer, cookie: &[&str], page: &str, fields: &[(&str, &str)]) -> Answer {
     server.ask("POST", page, &[cookie, &[FORM]].concat(), form(fields).as_bytes())
 }
 
 /// The entries of the audit log that fit.
-fn audited(server: &Running, filter: &str) -> Vec<Value> {
+fn audited(server: &TestServer, filter: &str) -> Vec<Value> {
     let page = server.get(&format!("/v1/audit?limit=1000&{filter}")).json();
     page["entries"].as_array().unwrap().clone()
 }

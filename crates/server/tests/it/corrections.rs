@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::harness::{JSON, Running, check_problem, directory, start};
+use crate::harness::{JSON, TestServer, check_problem, directory, start};
 
 /// A rule that is wrong, and one that is right, on the same events.
 const CONFIG: &str = r#"
@@ -63,7 +63,7 @@ action = "reject"
 watch = "off"
 "#;
 
-fn with_hits(test: impl FnOnce(&Running)) {
+fn with_hits(test: impl FnOnce(&TestServer)) {
     let parent = tempfile::tempdir().unwrap();
     let directory = directory(&parent.path().join("data"));
     fs::write(directory.config_path(), CONFIG).unwrap();
@@ -72,19 +72,19 @@ fn with_hits(test: impl FnOnce(&Running)) {
     running.stop();
 }
 
-fn decide(running: &Running, ip: &str, size: usize) -> Value {
+fn decide(running: &TestServer, ip: &str, size: usize) -> Value {
     let answer = running.post("/v1/decide", &[JSON], &format!("{{\"ip\":\"{ip}\",\"size\":{size}}}"));
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer.json()
 }
 
 /// The counts of an address in the last hour.
-fn counts(running: &Running, ip: &str) -> Value {
+fn counts(running: &TestServer, ip: &str) -> Value {
     let line = running.get(&format!("/v1/timeline?kind=ip&value={ip}")).json();
     line["windows"][0]["counts"].clone()
 }
 
-fn banned(running: &Running, ip: &str) -> Vec<String> {
+fn banned(running: &TestServer, ip: &str) -> Vec<String> {
     let bans = running.get(&format!("/v1/bans?ip={ip}")).json();
     bans.as_array()
         .unwrap()
@@ -95,7 +95,7 @@ fn banned(running: &Running, ip: &str) -> Vec<String> {
 
 /// Has what a rule did taken back, and waits for that.
 #[track_caller]
-fn corrected(running: &Running, request: &Value) -> Value {
+fn corrected(running: &TestServer, request: &Value) -> Value {
     let answer = running.post("/v1/rules/corrections", &[JSON], &request.to_string());
     assert_eq!(answer.status, 202, "{}", answer.body);
     loop {

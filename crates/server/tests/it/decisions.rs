@@ -5,10 +5,10 @@ use std::io::{BufRead, BufReader, Write};
 use engine::Directory;
 use serde_json::{Value, json};
 
-use crate::harness::{JSON, Running, check_problem, start};
+use crate::harness::{JSON, TestServer, check_problem, start};
 
 /// A node with the configuration of the interface's examples, and some decisions.
-fn with_posts(test: impl FnOnce(&Running, &[String])) {
+fn with_posts(test: impl FnOnce(&TestServer, &[String])) {
     let parent = tempfile::tempdir().unwrap();
     let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
     let config = directory.config_path();
@@ -31,7 +31,7 @@ fn with_posts(test: impl FnOnce(&Running, &[String])) {
     server.stop();
 }
 
-fn search(server: &Running, query: &str) -> Value {
+fn search(server: &TestServer, query: &str) -> Value {
     let answer = server.get(&format!("/v1/decisions{query}"));
     assert_eq!(answer.status, 200, "{query}: {}", answer.body);
     answer.json()

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::harness::{MAIL, MESSAGE, NOBODY, Running, is_root, obedient, start};
+use crate::harness::{MAIL, MESSAGE, NOBODY, TestServer, is_root, obedient, start};
 use crate::ports::free_port;
 
 /// Long enough never to matter where Dovecot works.
@@ -183,7 +183,7 @@ fn can_run() -> bool {
 }
 
 /// Runs a test with a Dovecot, and a server with a listener `spamc`.
-fn with_dovecot(settings: &[(&str, &str)], test: impl FnOnce(Running, &Dovecot)) {
+fn with_dovecot(settings: &[(&str, &str)], test: impl FnOnce(TestServer, &Dovecot)) {
     if !can_run() {
         return;
     }
@@ -201,7 +201,7 @@ fn with_dovecot(settings: &[(&str, &str)], test: impl FnOnce(Running, &Dovecot))
 }
 
 /// The message as spamc's protocol gives it back: with the fields that say what was decided.
-fn judged(server: &Running, message: &str) -> String {
+fn judged(server: &TestServer, message: &str) -> String {
     let request = format!("PROCESS SPAMC/1.5\r\nContent-length: {}\r\n\r\n{message}", message.len());
     let answer = String::from_utf8(server.exchange("spamc", request.as_bytes())).unwrap();
     answer.split_once("\r\n\r\n").unwrap().1.to_owned()
@@ -215,7 +215,7 @@ fn received(message: &str) -> String {
 }
 
 /// The number of times that something was said of a key.
-fn said(server: &Running, key: &str, word: &str) -> u64 {
+fn said(server: &TestServer, key: &str, word: &str) -> u64 {
     let timeline = server.get(&format!("/v1/timeline?{key}")).json();
     let tiers = timeline["tiers"].as_array().unwrap().iter();
     let buckets = tiers.flat_map(|tier| tier["buckets"].as_array().unwrap());

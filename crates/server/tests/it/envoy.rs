@@ -13,10 +13,14 @@ use tonic::transport::{Channel, Endpoint};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::harness::{Running, directory, start};
+use crate::harness::{TestServer, directory, start};
 
 /// Runs a test against a server with these files in its `[envoy]` folder.
-pub(crate) fn with_envoy(files: &[PathBuf], settings: &[(&str, &str)], test: impl FnOnce(&Running, &Path)) {
+pub(crate) fn with_envoy(
+    files: &[PathBuf],
+    settings: &[(&str, &str)],
+    test: impl FnOnce(&TestServer, &Path),
+) {
     let parent = tempfile::tempdir().unwrap();
     let directory = directory(&parent.path().join("data"));
     let folder = directory.config_path().parent().unwrap().join("limits");
@@ -44,7 +48,7 @@ struct Client {
 }
 
 impl Client {
-    fn new(server: &Running) -> Client {
+    fn new(server: &TestServer) -> Client {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let endpoint = Endpoint::from_shared(format!("http://{}", server.listener("m"))).unwrap();
         let channel = runtime.block_on(endpoint.connect()).unwrap();

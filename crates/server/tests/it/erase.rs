@@ -8,10 +8,10 @@ use engine::{Directory, ErasureReport};
 use event::Shingle;
 use serde_json::{Value, json};
 
-use crate::harness::{JSON, LOG, PROBE, Running, check_problem, directory, start};
+use crate::harness::{JSON, LOG, PROBE, TestServer, check_problem, directory, start};
 
 /// Waits until the erasure is at its end.
-fn ended(server: &Running) -> Value {
+fn ended(server: &TestServer) -> Value {
     let begun = Instant::now();
     loop {
         let seen = server.get("/v1/erase").json();
@@ -23,7 +23,7 @@ fn ended(server: &Running) -> Value {
     }
 }
 
-fn erase(server: &Running, body: &Value) -> Value {
+fn erase(server: &TestServer, body: &Value) -> Value {
     let answer = server.post("/v1/erase", &[JSON], &body.to_string());
     assert_eq!(answer.status, 202, "{}", answer.body);
     ended(server)

@@ -1,10 +1,10 @@
 use serde_json::json;
 
 use crate::harness::{
-    JSON, LOG, MAIL, MESSAGE, PROBE, Running, check_problem, directory, start, with_server,
+    JSON, LOG, MAIL, MESSAGE, PROBE, TestServer, check_problem, directory, start, with_server,
 };
 
-fn complaints(server: &Running) -> u64 {
+fn complaints(server: &TestServer) -> u64 {
     let timeline = server.get("/v1/timeline?kind=from&value=ann@example.org").json();
     let buckets =
         timeline["tiers"].as_array().unwrap().iter().flat_map(|tier| tier["buckets"].as_array().unwrap());

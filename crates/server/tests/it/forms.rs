@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::harness::{
-    Answer, JSON, JSON_LINES, LOG, NOW, Running, SetClock, answer, check_problem, directory, start_by,
+    Answer, JSON, JSON_LINES, LOG, NOW, SetClock, TestServer, answer, check_problem, directory, start_by,
 };
 use crate::ports::free_port;
 use crate::proxies::{LIMITS_PAGE, Proxy, application, shown};
@@ -90,7 +90,7 @@ fn settings(begins: &str) -> String {
 }
 
 /// Runs a test with the guest book of the guide, and with a site.
-fn with_forms(test: impl FnOnce(&Running, &SetClock)) {
+fn with_forms(test: impl FnOnce(&TestServer, &SetClock)) {
     let parent = tempfile::tempdir().unwrap();
     let directory = directory(&parent.path().join("data"));
     let path = directory.config_path();
@@ -116,7 +116,7 @@ fn with_forms(test: impl FnOnce(&Running, &SetClock)) {
     running.stop();
 }
 
-fn decide(server: &Running, pipeline: &str, event: &Value) -> Value {
+fn decide(server: &TestServer, pipeline: &str, event: &Value) -> Value {
     let answer = server.post(&format!("/v1/decide?pipeline={pipeline}"), &[JSON], &event.to_string());
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer.json()
@@ -128,13 +128,13 @@ fn reasons(decision: &Value) -> Vec<&str> {
 }
 
 /// The facts of an event that is only looked at.
-fn facts(server: &Running, pipeline: &str, event: &Value) -> Value {
+fn facts(server: &TestServer, pipeline: &str, event: &Value) -> Value {
     let answer = server.post(&format!("/v1/peek?pipeline={pipeline}"), &[JSON], &event.to_string());
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer.json()["facts"].clone()
 }
 
-fn token(server: &Running, pipeline: &str, form: &str, event: &Value) -> String {
+fn token(server: &TestServer, pipeline: &str, form: &str, event: &Value) -> String {
     let url = format!("/v1/forms?pipeline={pipeline}&form={form}");
     let answer = server.post(&url, &[JSON], &event.to_string());
     assert_eq!(answer.status, 200, "{}", answer.body);
@@ -306,7 +306,7 @@ fn line(seconds: i64, ip: &str, request: &str) -> String {
 }
 
 /// The question of a proxy about a request.
-fn gate(server: &Running, ip: &str, method: &str, uri: &str) -> Answer {
+fn gate(server: &TestServer, ip: &str, method: &str, uri: &str) -> Answer {
     let fields = [
         format!("X-Forwarded-For: {ip}"),
         format!("X-Forwarded-Method: {method}"),
@@ -339,7 +339,7 @@ fn a_post_without_the_page_is_known_without_tokens() {
     });
 }
 
-fn baits(server: &Running, pipeline: &str) -> Value {
+fn baits(server: &TestServer, pipeline: &str) -> Value {
     server.get(&format!("/v1/baits?pipeline={pipeline}")).json()
 }
 
@@ -509,9 +509,9 @@ fn a_silent_refusal_looks_like_success_and_lasts() {
 }
 
 /// A process that is killed when it is dropped.
-struct Killed(Child);
+struct KilledProcess(Child);
 
-impl Drop for Killed {
+impl Drop for KilledProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -549,7 +549,7 @@ fn the_guest_book_of_the_guide_keeps_bait_takers_to_themselves() {
         let mut command = Command::new("python3");
         let url = format!("http://{}", server.address);
         command.args(["-c", program, &url]).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut book = Killed(command.spawn().unwrap());
+        let mut book = KilledProcess(command.spawn().unwrap());
         let mut said = String::new();
         BufReader::new(book.0.stdout.take().unwrap()).read_line(&mut said).unwrap();
         let port: u16 = said.trim().trim_end_matches('/').rsplit(':').next().unwrap().parse().unwrap();

@@ -8,7 +8,7 @@ use plan::{Config, Overrides, Plan};
 use serde_json::{Value, json};
 
 use crate::challenges::{GATE, gate_directory, handed};
-use crate::harness::{Answer, Running, answer, check_problem, configure, directory, start};
+use crate::harness::{Answer, TestServer, answer, check_problem, configure, directory, start};
 use crate::limits::unfinished;
 use crate::proxies::shown;
 use crate::quotas::with_limits;
@@ -47,7 +47,7 @@ trusted_proxies = ["192.0.2.0/24"]
 limits = ["per_ip"]
 "#;
 
-fn ask(server: &Running, url: &str, headers: &[&str]) -> Answer {
+fn ask(server: &TestServer, url: &str, headers: &[&str]) -> Answer {
     server.ask("GET", url, headers, b"")
 }
 
@@ -160,7 +160,7 @@ refuse = 403
 "#;
 
 /// A node with one place, and segments of the journal that soon are full.
-fn with_little(test: impl FnOnce(&Running, &Directory)) {
+fn with_little(test: impl FnOnce(&TestServer, &Directory)) {
     let parent = tempfile::tempdir().unwrap();
     let directory = directory(&parent.path().join("data"));
     configure(&directory, &format!("{SITE}{UNDECIDED}"));
@@ -198,7 +198,7 @@ fn what_cannot_be_logged_is_answered_by_on_error() {
 }
 
 /// Asks like nginx, about a target and an agent that a client sent as these bytes.
-fn ask_raw(server: &Running, url: &str, target: &[u8], agent: &[u8]) -> u16 {
+fn ask_raw(server: &TestServer, url: &str, target: &[u8], agent: &[u8]) -> u16 {
     let mut stream = server.connect();
     let head =
         format!("GET {url} HTTP/1.1\r\nHost: x.example\r\nConnection: close\r\nX-Forwarded-For: 192.0.2.7");
@@ -315,7 +315,7 @@ pipeline = "gate"
 
 /// Asks about a POST, with these bytes as header lines and body, and returns the facts of the decision.
 #[track_caller]
-fn facts(server: &Running, name: &str, headers: &[&[u8]], body: &[u8]) -> Value {
+fn facts(server: &TestServer, name: &str, headers: &[&[u8]], body: &[u8]) -> Value {
     let mut stream = server.connect();
     let head = format!(
         "POST /v1/auth/{name} HTTP/1.1\r\nHost: x.example\r\nConnection: close\r\nX-Forwarded-For: 192.0.2.7\r\n"

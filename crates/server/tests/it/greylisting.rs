@@ -1,9 +1,9 @@
 //! Greylisting by the module of this name, asked by policy delegation, with a clock that the test sets.
 
-use crate::harness::{MAIL, MESSAGE, Running, SetClock, directory, start_by, switch_on};
+use crate::harness::{MAIL, MESSAGE, SetClock, TestServer, directory, start_by, switch_on};
 
 /// Asks as Postfix does before the message comes, and returns the answer's first word.
-fn asked(server: &Running, instance: &str, sender: &str, recipient: &str, user: &str) -> String {
+fn asked(server: &TestServer, instance: &str, sender: &str, recipient: &str, user: &str) -> String {
     let request = format!(
         "request=smtpd_access_policy\nprotocol_state=RCPT\nprotocol_name=ESMTP\nclient_address=198.51.100.7\n\
          helo_name=client.example.net\nsender={sender}\nrecipient={recipient}\nrecipient_count=0\nqueue_id=\n\
@@ -14,7 +14,7 @@ fn asked(server: &Running, instance: &str, sender: &str, recipient: &str, user: 
 }
 
 /// Hands over the message itself, and returns the action.
-fn sent(server: &Running, recipient: &str, user: &str) -> String {
+fn sent(server: &TestServer, recipient: &str, user: &str) -> String {
     let user = Some(format!("Tollhouse-User: {user}")).filter(|_| !user.is_empty());
     let recipient = format!("Tollhouse-Rcpt-To: {recipient}");
     let known =
@@ -25,7 +25,7 @@ fn sent(server: &Running, recipient: &str, user: &str) -> String {
 }
 
 /// Runs a test with a node whose default pipeline greylists, and its clock.
-fn with_greylisting(test: impl FnOnce(&Running, &SetClock)) {
+fn with_greylisting(test: impl FnOnce(&TestServer, &SetClock)) {
     let parent = tempfile::tempdir().unwrap();
     let directory = directory(&parent.path().join("data"));
     switch_on(&directory, &["greylisting"]);

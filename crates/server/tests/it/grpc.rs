@@ -19,10 +19,10 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
 use crate::batch::{SAME, events, objects, records, stream, with_analytics, without_ids};
-use crate::harness::{JSON_LINES, Running, start};
+use crate::harness::{JSON_LINES, TestServer, start};
 use crate::python::python;
 
-fn with_grpc(settings: &[(&str, &str)], test: impl AsyncFnOnce(&Running, Channel)) {
+fn with_grpc(settings: &[(&str, &str)], test: impl AsyncFnOnce(&TestServer, Channel)) {
     let own = [("listener.m.protocol", "grpc"), ("listener.m.listen", "127.0.0.1:0")];
     with_analytics(&[&own[..], settings].concat(), |server| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

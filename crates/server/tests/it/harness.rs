@@ -92,7 +92,7 @@ impl SetClock {
     }
 }
 
-pub(crate) struct Running {
+pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
     /// The addresses of mail servers' listeners, by name.
     pub(crate) listeners: Vec<(String, String)>,
@@ -105,7 +105,7 @@ pub(crate) struct Running {
 }
 
 /// Starts a server on a data directory, with some settings changed.
-pub(crate) fn start(directory: &Directory, settings: &[(&str, &str)]) -> Running {
+pub(crate) fn start(directory: &Directory, settings: &[(&str, &str)]) -> TestServer {
     start_by(directory, settings, |_| Clock::driven(|| NOW))
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn start_by(
     directory: &Directory,
     settings: &[(&str, &str)],
     clock: impl FnOnce(&Engine) -> Clock,
-) -> Running {
+) -> TestServer {
     // Costly calls give way to all else that runs, here to other tests: only a test of the time limit waits for it.
     let own = [("server.listen", "127.0.0.1:0"), ("server.timeout", "2m")];
     let flags = own.iter().chain(settings).map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
@@ -136,7 +136,7 @@ pub(crate) fn start_by(
             let _ = stopped.await;
         }))
     });
-    Running { address, listeners, certificates, first_visit, stop, thread }
+    TestServer { address, listeners, certificates, first_visit, stop, thread }
 }
 
 /// Rules by which a message's subject, or its sender, says what is to become of it.
@@ -176,7 +176,7 @@ pub(crate) fn obedient(path: &Path) -> Directory {
 }
 
 /// Runs a test against a server of its own that has a listener `m` of a protocol on a free port.
-pub(crate) fn with_listener(protocol: &str, settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
+pub(crate) fn with_listener(protocol: &str, settings: &[(&str, &str)], test: impl FnOnce(&TestServer)) {
     let parent = tempfile::tempdir().unwrap();
     let directory = obedient(&parent.path().join("data"));
     let own = [("listener.m.protocol", protocol), ("listener.m.listen", "127.0.0.1:0")];
@@ -186,7 +186,7 @@ pub(crate) fn with_listener(protocol: &str, settings: &[(&str, &str)], test: imp
 }
 
 /// Runs a test against a server of its own.
-pub(crate) fn with_server(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
+pub(crate) fn with_server(settings: &[(&str, &str)], test: impl FnOnce(&TestServer)) {
     let parent = tempfile::tempdir().unwrap();
     let directory = directory(&parent.path().join("data"));
     let running = start(&directory, settings);
@@ -222,7 +222,7 @@ impl Answer {
     }
 }
 
-impl Running {
+impl TestServer {
     pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -3,7 +3,7 @@ use std::net::TcpStream;
 use std::sync::mpsc;
 
 use crate::harness::{
-    JSON, LOG, MAIL, MESSAGE, PROBE, Running, answer, check_problem, directory, start, with_server,
+    JSON, LOG, MAIL, MESSAGE, PROBE, TestServer, answer, check_problem, directory, start, with_server,
 };
 
 #[test]
@@ -35,7 +35,7 @@ fn large_bodies_are_refused() {
 }
 
 /// A request for a decision that is at work, for the server has asked for its body, of which 1000 bytes are to come.
-pub(crate) fn unfinished(server: &Running) -> TcpStream {
+pub(crate) fn unfinished(server: &TestServer) -> TcpStream {
     let mut stream = server.connect();
     let head = format!(
         "POST /v1/decide HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{MAIL}\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n"

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
 use crate::harness::{
-    MAIL, Running, SetClock, capture, configure, slow_message, start_by, switch_on, with_listener,
+    MAIL, SetClock, TestServer, capture, configure, slow_message, start_by, switch_on, with_listener,
 };
 use crate::limits::unfinished;
 use crate::quotas::with_limits;
@@ -76,7 +76,7 @@ fn half_a_message() -> Vec<u8> {
 }
 
 /// Returns the answers to these bytes, written in pieces of these lengths, until the server closes.
-fn answers(server: &Running, bytes: &[u8], mut piece: impl FnMut() -> usize) -> Vec<Frame> {
+fn answers(server: &TestServer, bytes: &[u8], mut piece: impl FnMut() -> usize) -> Vec<Frame> {
     let mut stream = server.connect_to("m");
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -97,7 +97,7 @@ fn all(stream: &mut TcpStream) -> Vec<Frame> {
     frames(&bytes)
 }
 
-fn at_once(server: &Running, parts: &[Vec<u8>]) -> Vec<Frame> {
+fn at_once(server: &TestServer, parts: &[Vec<u8>]) -> Vec<Frame> {
     answers(server, &parts.concat(), || usize::MAX)
 }
 
@@ -306,7 +306,7 @@ fn what_is_no_protocol_ends_the_connection() {
         check(&[0x0003_0000u32.to_be_bytes().to_vec(), vec![b'B'; 1000]]);
         let page = server.get("/metrics").body;
         assert!(
-            page.contains("tollhouse_listener_troubles_total{listener=\"m\",reason=\"protocol\"} 6"),
+            page.contains("tollhouse_listener_failures_total{listener=\"m\",reason=\"protocol\"} 6"),
             "{page}"
         );
         // Others are served as before.
@@ -371,7 +371,7 @@ fn a_long_message_is_judged_by_its_first_part_or_not_at_all() {
 }
 
 #[test]
-fn trouble_lets_pass_or_defers() {
+fn failure_lets_pass_or_defers() {
     let parts = || [postfix_opening(), message(" please reject", &[("X-Spam", " no")]), frame(b'Q', b"")];
     let busy = ("server.requests_max", "1");
     with_listener("milter", &[busy], |server| {
@@ -468,7 +468,7 @@ fn captured_conversations_are_answered() {
 }
 
 /// The decision that an answer names has the envelope and the subject that were sent.
-fn check_decision(server: &Running, name: &str, commands: &[Frame], told: &[String]) {
+fn check_decision(server: &TestServer, name: &str, commands: &[Frame], told: &[String]) {
     let Some(field) = added(told, "X-Tollhouse") else { return };
     let id = field.split("id=").nth(1).unwrap();
     let decision = server.get(&format!("/v1/decisions/{id}")).json();
@@ -504,11 +504,11 @@ fn changed(fields: &[(&str, &str)], told: &[String]) -> String {
 }
 
 #[test]
-fn a_report_finds_the_decision_by_the_ticket() {
+fn a_report_finds_the_decision_by_the_signed_id() {
     let settings = [("reports.senders", "[\"provider.example\"]")];
     with_listener("milter", &settings, |server| {
         let subject = " An offer";
-        // Somebody has put in the ticket of another message.
+        // Somebody has put in the signed id of another message.
         let first = told(&at_once(server, &[postfix_opening(), message(" Lunch", &[]), frame(b'Q', b"")]));
         let forged = added(&first, "X-Tollhouse-Id").unwrap();
         let other = added(&first, "X-Tollhouse").unwrap().split("id=").nth(1).unwrap();
@@ -540,7 +540,7 @@ fn a_report_finds_the_decision_by_the_ticket() {
 }
 
 #[test]
-fn mail_to_addresses_for_reports_keeps_its_ticket() {
+fn mail_to_addresses_for_reports_keeps_its_signed_id() {
     let brought = [("X-Tollhouse-Id", " 1-2")];
     let play = |settings: &[(&str, &str)], rules: &str| {
         let mut replies = Vec::new();
@@ -555,7 +555,7 @@ fn mail_to_addresses_for_reports_keeps_its_ticket() {
     };
     assert_eq!(play(&[], ""), (true, true));
     assert_eq!(play(&[], "[report_addresses]\ncomplaint = [\"bob@example.net\"]\n"), (false, false));
-    assert_eq!(play(&[("listener.m.ticket", "false")], ""), (false, true));
+    assert_eq!(play(&[("listener.m.signed_id", "false")], ""), (false, true));
     assert_eq!(play(&[("listener.m.act", "none")], ""), (false, false));
 }
 

@@ -34,7 +34,7 @@ type Records = HashMap<String, Say>;
 
 pub(crate) struct NameServer {
     pub(crate) address: SocketAddr,
-    asked: Arc<Asked>,
+    asked: Arc<AskedNames>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -58,7 +58,7 @@ impl NameServer {
             }
         };
         let address = udp.local_addr().unwrap();
-        let (asked, stop) = (Arc::<Asked>::default(), Arc::new(AtomicBool::new(false)));
+        let (asked, stop) = (Arc::<AskedNames>::default(), Arc::new(AtomicBool::new(false)));
         udp.set_read_timeout(Some(TICK)).unwrap();
         tcp.set_nonblocking(true).unwrap();
         let threads = vec![
@@ -92,9 +92,9 @@ impl Drop for NameServer {
     }
 }
 
-type Asked = Mutex<Vec<(String, RecordType)>>;
+type AskedNames = Mutex<Vec<(String, RecordType)>>;
 
-fn serve_udp(socket: &UdpSocket, records: &Records, asked: &Asked, stop: &AtomicBool, takes: Duration) {
+fn serve_udp(socket: &UdpSocket, records: &Records, asked: &AskedNames, stop: &AtomicBool, takes: Duration) {
     let mut buffer = [0; 4096];
     while !stop.load(Ordering::SeqCst) {
         let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
@@ -111,7 +111,7 @@ fn serve_udp(socket: &UdpSocket, records: &Records, asked: &Asked, stop: &Atomic
     }
 }
 
-fn serve_tcp(listener: &TcpListener, records: &Records, asked: &Asked, stop: &AtomicBool) {
+fn serve_tcp(listener: &TcpListener, records: &Records, asked: &AskedNames, stop: &AtomicBool) {
     while !stop.load(Ordering::SeqCst) {
         let Ok((mut stream, _)) = listener.accept() else {
             sleep(TICK);
@@ -134,7 +134,7 @@ fn serve_tcp(listener: &TcpListener, records: &Records, asked: &Asked, stop: &At
     }
 }
 
-fn answer(question: &[u8], records: &Records, asked: &Asked, over_tcp: bool) -> Option<Vec<u8>> {
+fn answer(question: &[u8], records: &Records, asked: &AskedNames, over_tcp: bool) -> Option<Vec<u8>> {
     let question = Message::from_vec(question).ok()?;
     let query = question.queries.first()?.clone();
     let name = query.name().to_ascii().trim_end_matches('.').to_lowercase();

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::authority::TestAuthority;
-use crate::harness::{JSON, Running, check_problem, directory, start};
+use crate::harness::{JSON, TestServer, check_problem, directory, start};
 
 /// The longest wait, for a machine that does much else.
 const WAIT: Duration = Duration::from_secs(120);
@@ -74,13 +74,13 @@ watch = "off"
 
 /// A request as a stand-in took it.
 #[derive(Debug)]
-struct Taken {
+struct TakenRequest {
     line: String,
     head: Vec<(String, String)>,
     body: Vec<u8>,
 }
 
-impl Taken {
+impl TakenRequest {
     fn header(&self, name: &str) -> &str {
         let found = self.head.iter().find(|(known, _)| known == name);
         found.map_or("", |(_, value)| value)
@@ -91,7 +91,7 @@ impl Taken {
     }
 }
 
-fn read_request(stream: impl Read) -> Option<Taken> {
+fn read_request(stream: impl Read) -> Option<TakenRequest> {
     let mut reader = BufReader::new(stream);
     let mut next = || {
         let mut line = String::new();
@@ -105,7 +105,7 @@ fn read_request(stream: impl Read) -> Option<Taken> {
         let Some((name, value)) = line.split_once(':') else { break };
         head.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
-    let mut taken = Taken { line, head, body: Vec::new() };
+    let mut taken = TakenRequest { line, head, body: Vec::new() };
     let length: usize = taken.header("content-length").parse().unwrap_or(0);
     taken.body.resize(length, 0);
     reader.read_exact(&mut taken.body).ok()?;
@@ -113,7 +113,7 @@ fn read_request(stream: impl Read) -> Option<Taken> {
 }
 
 /// Takes a request, and answers it with a status.
-fn answer(mut stream: impl Read + Write, status: &str, sender: &Sender<Taken>) {
+fn answer(mut stream: impl Read + Write, status: &str, sender: &Sender<TakenRequest>) {
     if let Some(request) = read_request(&mut stream) {
         let _ = write!(stream, "HTTP/1.1 {status}content-length: 0\r\nconnection: close\r\n\r\n");
         let _ = stream.flush();
@@ -123,7 +123,7 @@ fn answer(mut stream: impl Read + Write, status: &str, sender: &Sender<Taken>) {
 }
 
 /// A stand-in that answers the first requests with these statuses, and all others with 200.
-fn stand_in(statuses: &'static [&'static str]) -> (String, Receiver<Taken>) {
+fn stand_in(statuses: &'static [&'static str]) -> (String, Receiver<TakenRequest>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (sender, taken) = channel();
@@ -138,7 +138,7 @@ fn stand_in(statuses: &'static [&'static str]) -> (String, Receiver<Taken>) {
 }
 
 /// Runs a test against a server that notifies `ops` with these settings.
-fn with_place(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
+fn with_place(settings: &[(&str, &str)], test: impl FnOnce(&TestServer)) {
     let parent = tempfile::tempdir().unwrap();
     let directory = directory(&parent.path().join("data"));
     fs::write(directory.config_path(), CONFIG).unwrap();
@@ -150,7 +150,7 @@ fn with_place(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
     running.stop();
 }
 
-fn decide(running: &Running, ip: &str, user: &str, size: usize) -> Value {
+fn decide(running: &TestServer, ip: &str, user: &str, size: usize) -> Value {
     let event = json!({"client.ip": ip, "user": user, "size": size}).to_string();
     let answer = running.post("/v1/decide", &[JSON], &event);
     assert_eq!(answer.status, 200, "{}", answer.body);
@@ -158,12 +158,12 @@ fn decide(running: &Running, ip: &str, user: &str, size: usize) -> Value {
 }
 
 /// The place, as the server tells it.
-fn status(running: &Running) -> Value {
+fn status(running: &TestServer) -> Value {
     running.get("/v1/notifications").json()["notifications"][0].clone()
 }
 
 #[track_caller]
-fn wait_for(running: &Running, name: &str, count: u64) {
+fn wait_for(running: &TestServer, name: &str, count: u64) {
     let started = Instant::now();
     while status(running)[name] != count {
         assert!(started.elapsed() < WAIT, "{name} is not {count}: {}", status(running));
@@ -180,7 +180,7 @@ fn hmac(key: &[u8], message: &[u8]) -> Vec<u8> {
     Sha256::new().chain_update(pad(0x5C)).chain_update(inner).finalize().to_vec()
 }
 
-fn check_signature(request: &Taken) {
+fn check_signature(request: &TakenRequest) {
     let key = BASE64.decode(SECRET.trim_start_matches("whsec_").as_bytes()).unwrap();
     let mut signed = format!("{}.{}.", request.header("webhook-id"), request.header("webhook-timestamp"));
     signed.push_str(std::str::from_utf8(&request.body).unwrap());
@@ -197,7 +197,7 @@ fn a_webhook_is_signed_and_sent_again_until_it_is_taken() {
     let (url, taken) = stand_in(&["503 Unavailable\r\n", "429 Slow\r\nretry-after: 0\r\n"]);
     with_place(&[("url", &url), ("secret", SECRET), ("retry", "20ms")], |running| {
         let decision = decide(running, "192.0.2.7", "ann", 11);
-        let requests: Vec<Taken> = (0..3).map(|_| taken.recv_timeout(WAIT).unwrap()).collect();
+        let requests: Vec<TakenRequest> = (0..3).map(|_| taken.recv_timeout(WAIT).unwrap()).collect();
         for request in &requests {
             assert_eq!(request.line, "POST / HTTP/1.1");
             assert_eq!(request.header("webhook-id"), requests[0].header("webhook-id"));
@@ -249,7 +249,7 @@ fn what_is_refused_or_led_elsewhere_is_given_up_and_said() {
 }
 
 /// Has the server tell of a ban on a hostile value, and returns the request.
-fn of_hostile_ban(settings: &[(&str, &str)], path: &str) -> Taken {
+fn of_hostile_ban(settings: &[(&str, &str)], path: &str) -> TakenRequest {
     let (url, taken) = stand_in(&[]);
     let url = format!("{url}{path}");
     let mut request = None;

@@ -12,7 +12,7 @@ use ring::signature::{Ed25519KeyPair, KeyPair};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::harness::{Answer, NOW, Running, configure, directory, start};
+use crate::harness::{Answer, NOW, TestServer, configure, directory, start};
 
 /// The provider's secret of this server.
 const SECRET: &str = "s3cret word";
@@ -155,7 +155,7 @@ impl PlayedProvider {
     }
 }
 
-fn with_provider(test: impl FnOnce(&Running, &PlayedProvider)) {
+fn with_provider(test: impl FnOnce(&TestServer, &PlayedProvider)) {
     let parent = tempfile::tempdir().unwrap();
     let provider = PlayedProvider::start();
     let server = server(&parent.path().join("data"), &provider);
@@ -163,7 +163,7 @@ fn with_provider(test: impl FnOnce(&Running, &PlayedProvider)) {
     server.stop();
 }
 
-fn server(path: &Path, provider: &PlayedProvider) -> Running {
+fn server(path: &Path, provider: &PlayedProvider) -> TestServer {
     let directory = directory(path);
     let issuer = &provider.issuer;
     configure(
@@ -177,7 +177,7 @@ fn server(path: &Path, provider: &PlayedProvider) -> Running {
 }
 
 /// Begins a login; answers with the address at the provider and the cookie.
-fn begin(server: &Running, next: &str) -> (String, String) {
+fn begin(server: &TestServer, next: &str) -> (String, String) {
     let answer = server.get(&format!("/console/oidc?next={next}"));
     assert_eq!(answer.status, 303, "{}", answer.body);
     let cookie = answer.header("set-cookie").unwrap();

@@ -7,11 +7,11 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::clients::Program;
-use crate::harness::{Answer, MAIL, MESSAGE, Running, answer, check_problem, with_server};
+use crate::harness::{Answer, MAIL, MESSAGE, TestServer, answer, check_problem, with_server};
 use crate::limits::unfinished;
 
 /// Runs a test while a request has the only place; it is given back when what is handed over is called.
-fn with_full_server(test: impl FnOnce(&Running, &mut dyn FnMut())) {
+fn with_full_server(test: impl FnOnce(&TestServer, &mut dyn FnMut())) {
     with_server(&[("server.requests_max", "1")], |server| {
         let mut slow = Some(unfinished(server));
         test(server, &mut || {
@@ -153,7 +153,7 @@ fn curl_reads_refusals() {
     let parent = tempfile::tempdir().unwrap();
     let body = parent.path().join("body");
     std::fs::write(&body, vec![b'x'; 300 << 10]).unwrap();
-    let ask = |server: &Running, more: &[&str]| {
+    let ask = |server: &TestServer, more: &[&str]| {
         let url = format!("http://{}/v1/observe", server.address);
         let data = format!("@{}", body.display());
         let mut command: Command = curl.command();

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
-use crate::harness::{Running, capture, with_listener};
+use crate::harness::{TestServer, capture, with_listener};
 use crate::limits::unfinished;
 use crate::quotas::with_limits;
 
@@ -17,7 +17,7 @@ pub(crate) fn request(instance: &str, sender: &str, recipient: &str) -> String {
 }
 
 /// All answers until the server closes.
-fn answers(server: &Running, requests: &[u8], piece: usize) -> Vec<String> {
+fn answers(server: &TestServer, requests: &[u8], piece: usize) -> Vec<String> {
     let mut stream = server.connect_to("m");
     for piece in requests.chunks(piece) {
         if stream.write_all(piece).is_err() {
@@ -31,7 +31,7 @@ fn answers(server: &Running, requests: &[u8], piece: usize) -> Vec<String> {
 }
 
 /// Returns the number of events that were counted.
-fn counted(server: &Running) -> usize {
+fn counted(server: &TestServer) -> usize {
     let page = server.get("/metrics").body;
     let lines =
         page.lines().filter(|line| line.starts_with("tollhouse_judge_verdicts_total{pipeline=\"mail\""));
@@ -101,7 +101,7 @@ fn one_message_is_decided_on_once() {
 }
 
 #[test]
-fn in_trouble_the_listener_says_what_happens() {
+fn on_failure_the_listener_says_what_happens() {
     let fine = request("4.a", "ann@example.org", "bob@example.net");
     for (on_error, expected) in
         [("open", "DUNNO"), ("closed", "DEFER_IF_PERMIT 4.7.1 Not now, please try again later")]

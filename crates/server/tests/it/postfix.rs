@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::harness::{NOBODY, Running, is_root, obedient, start};
+use crate::harness::{NOBODY, TestServer, is_root, obedient, start};
 use crate::ports::free_port;
 
 /// Debian's folder of Postfix's programs.
@@ -189,7 +189,7 @@ fn can_run() -> bool {
 }
 
 /// A server with a milter on TCP and on a unix socket, and policy delegation; the folder is open to Postfix.
-fn tollhouse(parent: &Path) -> Running {
+fn tollhouse(parent: &Path) -> TestServer {
     std::fs::set_permissions(parent, std::fs::Permissions::from_mode(0o755)).unwrap();
     let directory = obedient(&parent.join("data"));
     let socket = format!("unix:{}", parent.join("milter.sock").display());

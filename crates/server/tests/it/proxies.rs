@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::clients::Program;
 use crate::envoy::with_envoy;
 use crate::forward::{SITE, assert_later, assert_left, assert_refused};
-use crate::harness::{Answer, JSON, Running, answer, configure, directory, start};
+use crate::harness::{Answer, JSON, TestServer, answer, configure, directory, start};
 use crate::limits::unfinished;
 use crate::ports::free_port;
 use crate::python::environment;
@@ -391,9 +391,9 @@ fn haproxy_asks_and_does_as_it_is_told() {
             (port, Proxy::start(command, &[port, asks], &at("log")))
         };
         // The node need not be in a hurry here.
-        let patient = ("timeout server 250ms", "timeout server 60s");
+        let long_deadline = ("timeout server 250ms", "timeout server 60s");
         let asked = server.address.to_string();
-        let (first, _first) = run("first", &asked, patient.0, patient.1);
+        let (first, _first) = run("first", &asked, long_deadline.0, long_deadline.1);
         let (third, _third) = run("third", &asked, "lua.tollhouse site", "lua.tollhouse quiet");
         let (stopped, _stopped) = run("stopped", &nobody, "", "");
         let (frozen, _frozen) = run("frozen", &silent, "", "");
@@ -646,7 +646,7 @@ const ENVOY_ROUTES: &str = r#"- match: { prefix: "/quiet" }
     rate_limits: [{ actions: [{ request_headers: { header_name: x-user, descriptor_key: user } }] }]"#;
 
 /// The lines of docs/guides/envoy.md: the clusters, and the filter.
-fn envoy_lines(server: &Running) -> (String, String) {
+fn envoy_lines(server: &TestServer) -> (String, String) {
     let (_, port) = server.listener("m").rsplit_once(':').unwrap();
     // Envoy need not be in a hurry here.
     let lines = shown(ENVOY_PAGE, "yaml", "clusters:\n").replace("0.25s", "60s").replace("8081", port);

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::challenges::{GATE, challenge, handed, pass_of, solved, with_gate_of};
 use crate::clients::Program;
-use crate::harness::{Answer, Running, SetClock};
+use crate::harness::{Answer, SetClock, TestServer};
 use crate::ports::free_port;
 use crate::proxies::{
     FrozenNode, Proxy, assert_opens, cluster, connect_from, envoy, get, indented, is_installed, run_caddy,
@@ -98,12 +98,12 @@ const FORGED: &str = "Tollhouse-Challenge: e30=\r\nTollhouse-Status: 429\r\nX-Fo
 
 const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
 
-fn with_gated(test: impl FnOnce(&Running)) {
+fn with_gated(test: impl FnOnce(&TestServer)) {
     with_gated_by(MAIN, |server, _| test(server));
 }
 
 /// Runs a test against a server with the gate and these lines of the main file.
-fn with_gated_by(main: &str, test: impl FnOnce(&Running, &SetClock)) {
+fn with_gated_by(main: &str, test: impl FnOnce(&TestServer, &SetClock)) {
     let asks = "when = \"!pass.valid.or(false)\"";
     let pages = "when = \"!pass.valid.or(false) && http.is_page && http.path != '/robots.txt'\"";
     assert!(GATE.contains(asks));
@@ -347,7 +347,7 @@ fn certificate(folder: &Path) -> Option<[String; 2]> {
 
 /// The fact `tls` of a request over TLS that curl makes with these options, and forges the field of.
 #[track_caller]
-fn fingerprint(server: &Running, port: u16, field: &str, options: &[&str]) -> Value {
+fn fingerprint(server: &TestServer, port: u16, field: &str, options: &[&str]) -> Value {
     let mut command = Command::new("curl");
     command.args(["--silent", "--insecure", "--include", "--http1.1", "--max-time", "60", "--header"]);
     command.arg(format!("{field}: forged")).args(options).arg(format!("https://127.0.0.1:{port}/shop"));
@@ -359,14 +359,14 @@ fn fingerprint(server: &Running, port: u16, field: &str, options: &[&str]) -> Va
 
 /// The facts of a request that was answered with a challenge.
 #[track_caller]
-fn facts_of(server: &Running, answer: &Answer) -> Value {
+fn facts_of(server: &TestServer, answer: &Answer) -> Value {
     let id = handed(answer)["id"].as_str().unwrap().to_owned();
     server.get(&format!("/v1/decisions/{id}")).json()["facts"].clone()
 }
 
 /// Two clients that differ have fingerprints of this form that differ, and each always the same.
 #[track_caller]
-fn assert_fingerprints(server: &Running, port: u16, field: &str, is_one: impl Fn(&str) -> bool) {
+fn assert_fingerprints(server: &TestServer, port: u16, field: &str, is_one: impl Fn(&str) -> bool) {
     let old: &[&str] = &["--tls-max", "1.2"];
     let [first, again, other] = [&[][..], &[], old].map(|options| fingerprint(server, port, field, options));
     assert!(first.as_str().is_some_and(is_one), "{first}");
@@ -378,7 +378,7 @@ const JA4: &str = "t13d1516h2_8daaf6152771_02713d6af862";
 
 /// A proxy that has a fingerprint hands it on; one that has none hands nothing on. The field of a client never passes.
 #[track_caller]
-fn assert_ja4_is_told(server: &Running, with: u16, without: u16) {
+fn assert_ja4_is_sent(server: &TestServer, with: u16, without: u16) {
     let [told, nothing] = [with, without].map(|port| {
         let answer = Visitor::at(port).get("/shop", "X-JA4: t13d0000h2_000000000000_000000000000\r\n");
         facts_of(server, &answer)["tls"].clone()
@@ -463,7 +463,7 @@ fn caddy_shows_the_page_and_hands_the_steps_on() {
         let _caddy = run_caddy(&caddy, folder.path(), &ports, &config);
         assert_gated(ports[0]);
         assert_opens_when_frozen(&node, ports[1]);
-        assert_ja4_is_told(server, ports[2], ports[3]);
+        assert_ja4_is_sent(server, ports[2], ports[3]);
     });
 }
 
@@ -497,9 +497,9 @@ fn haproxy_shows_the_page_and_hands_the_steps_on() {
             (port, Proxy::start(command, &[port, asks], &at("log")))
         };
         // The node need not be in a hurry here.
-        let patient = |config: String| config.replace("timeout server 250ms", "timeout server 60s");
+        let long_deadline = |config: String| config.replace("timeout server 250ms", "timeout server 60s");
         let asked = server.address.to_string();
-        let (port, _gated) = run("gated", &asked, &patient);
+        let (port, _gated) = run("gated", &asked, &long_deadline);
         let (asleep, _asleep) = run("asleep", &node.address, &|config| config);
         assert_gated(port);
         assert_opens_when_frozen(&node, asleep);
@@ -509,12 +509,13 @@ fn haproxy_shows_the_page_and_hands_the_steps_on() {
             .split_once('\n')
             .unwrap();
         let site = "    acl step path_beg /.tollhouse/\n";
-        let told =
-            |before: &str, config: String| patient(config.replace(site, &format!("{site}{before}{field}\n")));
+        let told = |before: &str, config: String| {
+            long_deadline(config.replace(site, &format!("{site}{before}{field}\n")))
+        };
         let (without, _without) = run("without", &asked, &|config| told("", config));
         let set = format!("    http-request set-var(txn.ja4) str({JA4})\n");
         let (with, _with) = run("with", &asked, &|config| told(&set, config));
-        assert_ja4_is_told(server, with, without);
+        assert_ja4_is_sent(server, with, without);
 
         let Some([cert, key]) = certificate(folder.path()) else { return };
         let both = folder.path().join("both.pem");
@@ -523,7 +524,7 @@ fn haproxy_shows_the_page_and_hands_the_steps_on() {
         let more = shown(PAGE, "haproxy", "global\n    tune.ssl");
         let (tune, fields) = more.split_once("\n\nfrontend site\n").unwrap();
         let (secure, _secure) = run("secure", &asked, &|config| {
-            let config = patient(config).replace("global\n", &format!("{tune}\n"));
+            let config = long_deadline(config).replace("global\n", &format!("{tune}\n"));
             let bind = config.lines().find(|line| line.contains("bind ") && !line.contains("8378")).unwrap();
             assert!(bind.starts_with("    bind "), "{bind}");
             let (before, after) = config.split_once(site).unwrap();
@@ -580,8 +581,8 @@ fn httpd_shows_the_page_and_hands_the_steps_on() {
         };
         readable(folder.path());
         // The node need not be in a hurry here.
-        let patient = script.replace("TIMEOUT = 0.25", "TIMEOUT = 60");
-        let (port, _gated) = run("gated", patient, &server.address.to_string());
+        let long_deadline = script.replace("TIMEOUT = 0.25", "TIMEOUT = 60");
+        let (port, _gated) = run("gated", long_deadline, &server.address.to_string());
         let (asleep, _asleep) = run("asleep", script.to_owned(), &node.address);
         assert_gated(port);
         assert_opens_when_frozen(&node, asleep);

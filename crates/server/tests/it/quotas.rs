@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, JSON, Running, check_problem, configure, directory, start};
+use crate::harness::{Answer, JSON, TestServer, check_problem, configure, directory, start};
 
 const LIMITS: &str = r#"
 [[limit]]
@@ -35,7 +35,7 @@ per = "1m"
 ban = { after = 1, within = "1m", for = "10m" }
 "#;
 
-pub(crate) fn with_limits(limits: &str, test: impl FnOnce(&Running)) {
+pub(crate) fn with_limits(limits: &str, test: impl FnOnce(&TestServer)) {
     let parent = tempfile::tempdir().unwrap();
     let directory = directory(&parent.path().join("data"));
     configure(&directory, limits);
@@ -44,7 +44,7 @@ pub(crate) fn with_limits(limits: &str, test: impl FnOnce(&Running)) {
     running.stop();
 }
 
-fn ask(server: &Running, limit: &str, what: &str, body: Value) -> Answer {
+fn ask(server: &TestServer, limit: &str, what: &str, body: Value) -> Answer {
     server.post(&format!("/v1/limits/{limit}/{what}"), &[JSON], &body.to_string())
 }
 

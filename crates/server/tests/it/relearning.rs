@@ -7,7 +7,7 @@ use engine::Directory;
 use plan::preset;
 use serde_json::{Value, json};
 
-use crate::harness::{JSON, Running, check_problem, start};
+use crate::harness::{JSON, TestServer, check_problem, start};
 
 const RELEARN: &str = "/v1/learners/relearn?pipeline=comments";
 const ADOPT: &str = "/v1/learners/relearn/adopt?pipeline=comments";
@@ -21,14 +21,14 @@ fn post(number: usize, is_spam: bool) -> String {
 }
 
 /// Decides on a post, and says what it was.
-fn judge(server: &Running, number: usize, class: &str) {
+fn judge(server: &TestServer, number: usize, class: &str) {
     let decided = server.post("/v1/decide?pipeline=comments", &[JSON], &post(number, class == "spam"));
     let said = json!({"id": decided.json()["id"], "class": class}).to_string();
     assert_eq!(server.post("/v1/feedback", &[JSON], &said).status, 200);
 }
 
 /// Begins, and waits until it is over.
-fn relearn(server: &Running) -> Value {
+fn relearn(server: &TestServer) -> Value {
     let begun = server.post(RELEARN, &[], "");
     assert_eq!(begun.status, 202, "{}", begun.body);
     loop {
@@ -40,8 +40,8 @@ fn relearn(server: &Running) -> Value {
     }
 }
 
-/// The lessons of the linear models in use.
-fn learned(server: &Running) -> Value {
+/// The examples of the linear models in use.
+fn learned(server: &TestServer) -> Value {
     let known = server.get("/v1/learners?pipeline=comments").json();
     let models = known["classifiers"][0]["linear"].as_array().unwrap().iter();
     let sum = |side: &str| models.clone().map(|model| model["learned"][side].as_u64().unwrap()).sum::<u64>();
@@ -62,7 +62,7 @@ fn models_are_made_anew_looked_at_and_used() {
     let ready = relearn(&server);
     assert_eq!((&ready["state"], &ready["by"]), (&json!("ready"), &json!("local")), "{ready}");
     let report = &ready["report"];
-    assert_eq!((&report["lessons"], &report["known"]), (&learned(&server), &learned(&server)), "{ready}");
+    assert_eq!((&report["examples"], &report["known"]), (&learned(&server), &learned(&server)), "{ready}");
     // The later half: each text is like one that was learned before.
     assert_eq!(report["check"], json!({"good": 3, "good_wrong": 0, "bad": 3, "bad_wrong": 0}), "{ready}");
     assert_eq!(report["known_check"], report["check"]);
@@ -82,7 +82,7 @@ fn models_are_made_anew_looked_at_and_used() {
     assert_eq!(server.post("/v1/learn?pipeline=comments&class=spam", &[JSON], &text).status, 200);
     let more = learned(&server);
     assert_ne!(more, known);
-    assert_eq!(relearn(&server)["report"]["lessons"], known);
+    assert_eq!(relearn(&server)["report"]["examples"], known);
     check_problem(&server.post(ADOPT, &[], ""), 422, "not-applicable", "have learned");
     assert_eq!(learned(&server), more);
     assert_eq!(server.post(&format!("{ADOPT}&replace=true"), &[], "").status, 200);

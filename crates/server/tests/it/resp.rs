@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use engine::Directory;
 use redis::{Connection, Value};
 
-use crate::harness::{JSON, Running, check_problem, configure, obedient, start, with_listener};
+use crate::harness::{JSON, TestServer, check_problem, configure, obedient, start, with_listener};
 use crate::python::python;
 
 /// Limits beside the presets, and a pipeline of plain events.
@@ -37,7 +37,7 @@ per = \"1h\"
 enforcement = \"shadow_ban\"
 ";
 
-fn with_resp(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
+fn with_resp(settings: &[(&str, &str)], test: impl FnOnce(&TestServer)) {
     let parent = tempfile::tempdir().unwrap();
     let directory = obedient(&parent.path().join("data"));
     configure(&directory, LIMITS);
@@ -48,12 +48,12 @@ fn with_resp(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
 }
 
 /// Sends lines of words and checks all that comes back.
-fn check(server: &Running, lines: &str, expected: &str) {
+fn check(server: &TestServer, lines: &str, expected: &str) {
     let answer = server.exchange("m", lines.as_bytes());
     assert_eq!(String::from_utf8_lossy(&answer), expected, "{lines}");
 }
 
-fn client(server: &Running) -> Connection {
+fn client(server: &TestServer) -> Connection {
     let url = format!("redis://{}/", server.listener("m"));
     redis::Client::open(url).unwrap().get_connection().unwrap()
 }
@@ -501,7 +501,7 @@ fn a_conversation_ends_with_the_server() {
 }
 
 /// The bytes that come until the server closes, of a client that goes on sending.
-fn until_closed(server: &Running, bytes: &[u8]) -> Vec<u8> {
+fn until_closed(server: &TestServer, bytes: &[u8]) -> Vec<u8> {
     let mut stream = server.connect_to("m");
     let mut answer = Vec::new();
     // Who is closed on may hear of it while he writes.
@@ -541,7 +541,7 @@ fn a_page_in_a_browser_is_not_obeyed() {
         assert_eq!(unknown.iter().filter(|byte| **byte == b'\n').count(), 16);
         let page = server.get("/metrics").body;
         assert!(
-            page.contains("tollhouse_listener_troubles_total{listener=\"m\",reason=\"http\"} 6"),
+            page.contains("tollhouse_listener_failures_total{listener=\"m\",reason=\"http\"} 6"),
             "{page}"
         );
     });

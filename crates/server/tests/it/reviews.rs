@@ -3,7 +3,7 @@
 use engine::Directory;
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, JSON, Running, SetClock, check_problem, start_by};
+use crate::harness::{Answer, JSON, SetClock, TestServer, check_problem, start_by};
 
 /// The configuration that docs/guides/review.md begins with.
 fn guide() -> &'static str {
@@ -25,12 +25,12 @@ impl Board {
         Board { _parent: parent, directory, clock: SetClock::default() }
     }
 
-    fn start(&self, settings: &[(&str, &str)]) -> Running {
+    fn start(&self, settings: &[(&str, &str)]) -> TestServer {
         start_by(&self.directory, settings, |_| self.clock.clock())
     }
 }
 
-fn with_board(settings: &[(&str, &str)], test: impl FnOnce(&Running, &SetClock)) {
+fn with_board(settings: &[(&str, &str)], test: impl FnOnce(&TestServer, &SetClock)) {
     let board = Board::new("");
     let running = board.start(settings);
     test(&running, &board.clock);
@@ -38,7 +38,7 @@ fn with_board(settings: &[(&str, &str)], test: impl FnOnce(&Running, &SetClock))
 }
 
 /// Posts, and answers the decision's id and action.
-fn post(server: &Running, user: &str, link: Option<&str>, followers: i64) -> (String, String) {
+fn post(server: &TestServer, user: &str, link: Option<&str>, followers: i64) -> (String, String) {
     let mut event = json!({"user": user, "followers": followers});
     if let Some(link) = link {
         event["link"] = link.into();
@@ -49,22 +49,22 @@ fn post(server: &Running, user: &str, link: Option<&str>, followers: i64) -> (St
     (text("id"), text("action"))
 }
 
-fn review(server: &Running, id: &str) -> Value {
+fn review(server: &TestServer, id: &str) -> Value {
     let answer = server.get(&format!("/v1/reviews/{id}"));
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer.json()
 }
 
-fn say(server: &Running, id: &str, what: &str, body: Value) -> Answer {
+fn say(server: &TestServer, id: &str, what: &str, body: Value) -> Answer {
     server.post(&format!("/v1/reviews/{id}/{what}"), &[JSON], &body.to_string())
 }
 
-fn decide(server: &Running, id: &str, by: &str, verdict: &str) -> Answer {
+fn decide(server: &TestServer, id: &str, by: &str, verdict: &str) -> Answer {
     say(server, id, "decide", json!({"by": by, "verdict": verdict}))
 }
 
 /// The ids of a list, page by page.
-fn list(server: &Running, query: &str) -> Vec<String> {
+fn list(server: &TestServer, query: &str) -> Vec<String> {
     let (mut ids, mut after) = (Vec::new(), String::new());
     loop {
         let page = server.get(&format!("/v1/reviews?limit=2{query}{after}"));
@@ -80,7 +80,7 @@ fn list(server: &Running, query: &str) -> Vec<String> {
     }
 }
 
-fn metric(server: &Running, name: &str) -> f64 {
+fn metric(server: &TestServer, name: &str) -> f64 {
     let page = server.get("/metrics").body;
     let line = page.lines().find(|line| line.starts_with(name) && line[name.len()..].starts_with(' '));
     line.and_then(|line| line.rsplit(' ').next()?.parse().ok())
@@ -326,7 +326,7 @@ fn what_makes_no_sense_is_refused() {
             "unknown-name",
             "`spam` is no feedback class of `posts` that says `publish`",
         );
-        assert_eq!(review(server, &id)["words"], json!([]), "nothing of it was taken");
+        assert_eq!(review(server, &id)["votes"], json!([]), "nothing of it was taken");
         let accepted = post(server, "bob", None, 1).0;
         check_problem(&get(&format!("/{accepted}")), 404, "not-found", "there is no review");
     });

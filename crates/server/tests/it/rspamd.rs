@@ -5,9 +5,9 @@ use std::net::TcpStream;
 
 use serde_json::Value;
 
-use crate::harness::{MESSAGE, Running, capture, long_message, slow_message, with_server};
+use crate::harness::{MESSAGE, TestServer, capture, long_message, slow_message, with_server};
 
-fn with_rspamd(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
+fn with_rspamd(settings: &[(&str, &str)], test: impl FnOnce(&TestServer)) {
     let own = [("listener.rspamd.protocol", "rspamd"), ("listener.rspamd.listen", "127.0.0.1:0")];
     let settings: Vec<_> = own.iter().chain(settings).copied().collect();
     with_server(&settings, test);
@@ -39,11 +39,11 @@ impl Answer {
     }
 }
 
-fn ask(running: &Running, request: &str) -> Answer {
+fn ask(running: &TestServer, request: &str) -> Answer {
     Answer::of(&running.exchange("rspamd", request.as_bytes()))
 }
 
-fn post(running: &Running, url: &str, headers: &str, message: &str) -> Answer {
+fn post(running: &TestServer, url: &str, headers: &str, message: &str) -> Answer {
     let length = message.len();
     ask(running, &format!("POST {url} HTTP/1.0\r\nContent-Length: {length}\r\n{headers}\r\n{message}"))
 }

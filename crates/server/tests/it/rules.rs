@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::harness::{JSON, Running, check_problem, directory, start, with_server};
+use crate::harness::{JSON, TestServer, check_problem, directory, start, with_server};
 
 const TOML: &str = "Content-Type: application/toml";
 
@@ -48,7 +48,7 @@ watch = "off"
 /// Rules that say the contrary.
 const SMALL: &str = "[[rule]]\nname = \"LARGE\"\nwhen = \"size <= 10\"\n";
 
-fn with_hits(config: &str, test: impl FnOnce(&engine::Directory, &Running)) {
+fn with_hits(config: &str, test: impl FnOnce(&engine::Directory, &TestServer)) {
     let parent = tempfile::tempdir().unwrap();
     let directory = directory(&parent.path().join("data"));
     fs::write(directory.config_path(), config).unwrap();
@@ -57,25 +57,25 @@ fn with_hits(config: &str, test: impl FnOnce(&engine::Directory, &Running)) {
     running.stop();
 }
 
-fn decide(running: &Running, size: i64) -> Value {
+fn decide(running: &TestServer, size: i64) -> Value {
     let answer = running.post("/v1/decide", &[JSON], &format!("{{\"ip\":\"192.0.2.1\",\"size\":{size}}}"));
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer.json()
 }
 
-fn action(running: &Running, size: i64) -> String {
+fn action(running: &TestServer, size: i64) -> String {
     decide(running, size)["action"].as_str().unwrap().to_owned()
 }
 
 #[track_caller]
-fn changed(running: &Running, url: &str, body: &str) -> Value {
+fn changed(running: &TestServer, url: &str, body: &str) -> Value {
     let header = if body.starts_with('{') { JSON } else { TOML };
     let answer = running.post(url, &[header], body);
     assert_eq!(answer.status, 200, "{}", answer.body);
     answer.json()
 }
 
-fn version(running: &Running) -> String {
+fn version(running: &TestServer) -> String {
     running.get("/v1/rules").json()["version"].as_str().unwrap().to_owned()
 }
 

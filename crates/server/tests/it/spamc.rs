@@ -3,12 +3,12 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use crate::harness::{MESSAGE, Running, capture, long_message, slow_message, with_server};
+use crate::harness::{MESSAGE, TestServer, capture, long_message, slow_message, with_server};
 
 /// Words of the filter that scanners answer to without fail, in parts: mail with them whole is refused in places.
 const GTUBE: [&str; 2] = ["XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-", "STANDARD-ANTI-UBE-TEST-EMAIL*C.34X"];
 
-fn with_spamc(settings: &[(&str, &str)], test: impl FnOnce(&Running)) {
+fn with_spamc(settings: &[(&str, &str)], test: impl FnOnce(&TestServer)) {
     let own = [("listener.spamc.protocol", "spamc"), ("listener.spamc.listen", "127.0.0.1:0")];
     let settings: Vec<_> = own.iter().chain(settings).copied().collect();
     with_server(&settings, test);
@@ -51,7 +51,7 @@ impl Answer {
     }
 }
 
-fn ask(running: &Running, request: &str) -> Answer {
+fn ask(running: &TestServer, request: &str) -> Answer {
     Answer::of(&running.exchange("spamc", request.as_bytes()))
 }
 

@@ -1,8 +1,8 @@
 use serde_json::{Value, json};
 
-use crate::harness::{JSON, LOG, PROBE, Running, check_problem, with_server};
+use crate::harness::{JSON, LOG, PROBE, TestServer, check_problem, with_server};
 
-fn seen(server: &Running) -> Value {
+fn seen(server: &TestServer) -> Value {
     server.post("/v1/peek?pipeline=web", &[LOG], PROBE).json()["facts"]["ip.seen('1h')"].clone()
 }
 

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Instant;
 
 use crate::harness::{
-    Answer, JSON, JSON_LINES, LOG, MAIL, MESSAGE, PROBE, Running, answer, check_problem, with_server,
+    Answer, JSON, JSON_LINES, LOG, MAIL, MESSAGE, PROBE, TestServer, answer, check_problem, with_server,
 };
 use crate::node::ROUTES;
 
@@ -149,7 +149,7 @@ fn packed_bodies_are_unpacked_within_bounds() {
 }
 
 /// Sends bytes; answers all that comes back until the connection ends.
-fn raw(server: &Running, request: &str) -> Answer {
+fn raw(server: &TestServer, request: &str) -> Answer {
     let mut stream = server.connect();
     stream.write_all(request.as_bytes()).unwrap();
     answer(&mut stream)
@@ -211,7 +211,7 @@ fn copies_are_made_now_and_then() {
 }
 
 /// Sends the beginning of a request to a listener and nothing more; answers what comes back until the connection ends.
-fn trickle(server: &Running, listener: &str, bytes: &[u8]) -> String {
+fn trickle(server: &TestServer, listener: &str, bytes: &[u8]) -> String {
     let mut stream = server.connect_to(listener);
     stream.write_all(bytes).unwrap();
     let mut told = Vec::new();
@@ -269,7 +269,7 @@ fn slow_bodies_are_given_up() {
         let metrics = server.get("/metrics").body;
         for name in ["r", "s", "k", "m"] {
             let line =
-                format!("tollhouse_listener_troubles_total{{listener=\"{name}\",reason=\"slow-body\"}}");
+                format!("tollhouse_listener_failures_total{{listener=\"{name}\",reason=\"slow-body\"}}");
             assert!(metrics.contains(&line), "{line}\n{metrics}");
         }
     });

@@ -9,15 +9,15 @@ use serde_json::Value;
 
 use crate::authority::TestAuthority;
 use crate::clients::fed;
-use crate::harness::{PROBE, Running, with_server};
+use crate::harness::{PROBE, TestServer, with_server};
 
 /// The first source, as the server tells it.
-fn status(running: &Running) -> Value {
+fn status(running: &TestServer) -> Value {
     running.get("/v1/sources").json()["sources"][0].clone()
 }
 
 #[track_caller]
-fn wait_for(running: &Running, name: &str, count: u64) {
+fn wait_for(running: &TestServer, name: &str, count: u64) {
     let started = Instant::now();
     while status(running)[name] != count {
         assert!(started.elapsed() < Duration::from_secs(120), "{name} is not {count}: {}", status(running));

@@ -497,8 +497,8 @@ fn a_collector_takes_both_over_grpc() {
     let requests = page.lines().filter(|line| line.starts_with("tollhouse_http_request_seconds_bucket"));
     let example = requests.filter_map(|line| line.split_once(" # {trace_id=\"")).next().unwrap().1;
     let id = example.split('"').next().unwrap();
-    let has_told = |spans: &[Message]| spans.iter().any(|span| HEXLOWER.encode(&span.bytes(1)[0]) == id);
-    while !has_told(&traces.concat()) {
+    let has_reported = |spans: &[Message]| spans.iter().any(|span| HEXLOWER.encode(&span.bytes(1)[0]) == id);
+    while !has_reported(&traces.concat()) {
         let (path, _, body) = got.recv_timeout(Duration::from_secs(60)).unwrap();
         traces.extend((path == "/v1/traces").then(|| spans(&body)));
     }

@@ -12,7 +12,7 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use crate::authority::TestAuthority;
 use crate::clients::{Program, fed};
-use crate::harness::{MESSAGE, Running, with_server};
+use crate::harness::{MESSAGE, TestServer, with_server};
 
 /// Returns true if a program is there.
 fn has(program: &str, version: &str) -> bool {
@@ -25,7 +25,7 @@ fn has(program: &str, version: &str) -> bool {
 }
 
 /// Runs a test against a server with HTTPS, whose certificate an authority vouches for.
-fn with_https(more: &str, settings: &[(&str, &str)], test: impl FnOnce(&Running, &TestAuthority)) {
+fn with_https(more: &str, settings: &[(&str, &str)], test: impl FnOnce(&TestServer, &TestAuthority)) {
     let directory = tempfile::tempdir().unwrap();
     let authority = TestAuthority::new(directory.path(), "authority");
     let tls = authority.setting("server", more);

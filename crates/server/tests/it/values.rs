@@ -4,7 +4,7 @@ use engine::Directory;
 use plan::preset;
 use serde_json::{Value, json};
 
-use crate::harness::{JSON, LOG, Running, SetClock, configure, start, start_by};
+use crate::harness::{JSON, LOG, SetClock, TestServer, configure, start, start_by};
 
 const LABELS: &str = "
 [allow]
@@ -23,16 +23,16 @@ fn directory(path: &std::path::Path) -> Directory {
     directory
 }
 
-fn ban(server: &Running, value: &str) -> u16 {
+fn ban(server: &TestServer, value: &str) -> u16 {
     let ban = json!({"pipeline": "web", "kind": "ip", "label": "scanner", "value": value, "for": "7d"});
     server.post("/v1/bans", &[JSON], &ban.to_string()).status
 }
 
-fn bans(server: &Running, value: &str) -> usize {
+fn bans(server: &TestServer, value: &str) -> usize {
     server.get(&format!("/v1/bans?ip={value}")).json().as_array().unwrap().len()
 }
 
-fn allow(server: &Running, value: &str, lasts: Option<&str>) -> (u16, Value) {
+fn allow(server: &TestServer, value: &str, lasts: Option<&str>) -> (u16, Value) {
     let mut wanted = json!({"value": value, "why": "The office"});
     if let Some(lasts) = lasts {
         wanted["for"] = json!(lasts);
@@ -95,7 +95,7 @@ fn notes_stay_with_their_value() {
     let parent = tempfile::tempdir().unwrap();
     let directory = directory(&parent.path().join("data"));
     let server = start(&directory, &[]);
-    let add = |server: &Running, value: &str, text: &str| {
+    let add = |server: &TestServer, value: &str, text: &str| {
         server.post("/v1/notes", &[JSON], &json!({"value": value, "text": text}).to_string())
     };
     for text in ["first", "second <b>\u{202e}"] {
@@ -105,7 +105,7 @@ fn notes_stay_with_their_value() {
     assert_eq!(add(&server, "ann", &"x".repeat(1001)).status, 400);
     server.stop();
     let server = start(&directory, &[]);
-    let notes = |server: &Running| server.get("/v1/notes?value=ann@example.org").json()["notes"].clone();
+    let notes = |server: &TestServer| server.get("/v1/notes?value=ann@example.org").json()["notes"].clone();
     let texts: Vec<Value> =
         notes(&server).as_array().unwrap().iter().map(|note| note["text"].clone()).collect();
     assert_eq!(texts, [json!("second <b>\u{202e}"), json!("first")]);
@@ -142,7 +142,7 @@ fn notes_stay_with_their_value() {
 }
 
 /// Erases, or resets, what is known of an address, and waits for it.
-fn erase(server: &Running, more: Value) -> Value {
+fn erase(server: &TestServer, more: Value) -> Value {
     let mut order = json!({"pipeline": "web", "keys": [{"kind": "ip", "value": "192.0.2.7"}]});
     order.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     assert_eq!(server.post("/v1/erase", &[JSON], &order.to_string()).status, 202);

@@ -18,7 +18,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use sha2::{Digest, Sha256};
 
 use crate::authority::TestAuthority;
-use crate::harness::{NOW, Running, SetClock, start, start_by};
+use crate::harness::{NOW, SetClock, TestServer, start, start_by};
 use crate::name_server::{NameServer, Say};
 
 /// Rules that tell by their names what is known of a request.
@@ -61,7 +61,7 @@ fn configured(path: &Path, config: &str) -> Directory {
     directory
 }
 
-fn with_site(more: &str, test: impl FnOnce(&Running)) {
+fn with_site(more: &str, test: impl FnOnce(&TestServer)) {
     let parent = tempfile::tempdir().unwrap();
     let directory = configured(&parent.path().join("data"), &config(more));
     let running = start(&directory, &[]);
@@ -70,7 +70,7 @@ fn with_site(more: &str, test: impl FnOnce(&Running)) {
 }
 
 /// The number of times that each rule has fired.
-fn fired(server: &Running) -> BTreeMap<String, u64> {
+fn fired(server: &TestServer) -> BTreeMap<String, u64> {
     let page = server.get("/metrics").body;
     let lines = page.lines().filter(|line| line.starts_with("tollhouse_judge_fired_total{"));
     let counted = lines.filter_map(|line| {
@@ -82,7 +82,7 @@ fn fired(server: &Running) -> BTreeMap<String, u64> {
 }
 
 /// The rules that fire for a request.
-fn ask(server: &Running, headers: &[&str]) -> BTreeSet<String> {
+fn ask(server: &TestServer, headers: &[&str]) -> BTreeSet<String> {
     let before = fired(server);
     let common =
         ["X-Forwarded-Uri: /path?a=b", "X-Forwarded-Method: GET", "X-Forwarded-Host: www.example.org"];
@@ -102,13 +102,13 @@ fn ask(server: &Running, headers: &[&str]) -> BTreeSet<String> {
 }
 
 #[track_caller]
-fn check(server: &Running, headers: &[&str], expected: &[&str]) {
+fn check(server: &TestServer, headers: &[&str], expected: &[&str]) {
     let expected: BTreeSet<String> = expected.iter().map(|rule| (*rule).to_owned()).collect();
     assert_eq!(ask(server, headers), expected, "{headers:?}");
 }
 
 /// The count of signatures with a result.
-fn signatures(server: &Running, of: &str, result: &str) -> u64 {
+fn signatures(server: &TestServer, of: &str, result: &str) -> u64 {
     let line = format!("tollhouse_request_signatures_total{{of=\"{of}\",result=\"{result}\"}} ");
     let page = server.get("/metrics").body;
     page.lines().find_map(|found| found.strip_prefix(&line)?.parse().ok()).unwrap_or(0)
@@ -168,7 +168,7 @@ fn robots_are_known_by_the_networks_that_their_operators_publish() {
 }
 
 /// The pair of `init --preset site`, with these resolvers instead of the machine's.
-fn with_site_bundle(resolvers: &str, test: impl FnOnce(&Running)) {
+fn with_site_bundle(resolvers: &str, test: impl FnOnce(&TestServer)) {
     let bundle = BUNDLES.iter().find(|bundle| bundle.name == "site").unwrap();
     let presets: Vec<_> =
         bundle.presets.iter().map(|(name, more)| (preset::find(name).unwrap(), *more)).collect();
@@ -184,7 +184,7 @@ fn with_site_bundle(resolvers: &str, test: impl FnOnce(&Running)) {
 }
 
 /// The statuses of the answers about a Googlebot's first three pages, from an address.
-fn statuses(server: &Running, ip: &str) -> Vec<u16> {
+fn statuses(server: &TestServer, ip: &str) -> Vec<u16> {
     let page = |number: usize| {
         let (uri, from) = (format!("X-Forwarded-Uri: /{number}"), format!("X-Forwarded-For: {ip}"));
         let headers = [&*uri, &*from, GOOGLEBOT, "X-Forwarded-Method: GET", "X-Forwarded-Host: example.org"];

@@ -217,7 +217,7 @@ impl HistoryOracle {
                 | Addition::GiveBack { .. }
                 | Addition::Last(_)
                 | Addition::Flow(_) => {
-                    unreachable!("the catalog has no tracks, no classifiers and no limits")
+                    unreachable!("the catalog has no aggregates, no classifiers and no limits")
                 }
                 Addition::Nothing => assert!(!reading.fresh, "{context}"),
                 Addition::Counters(amounts) => {

@@ -89,16 +89,16 @@ pub(super) struct ApplyScratch {
 }
 
 impl EmbeddedCore {
-    /// Applies requests that were checked against `world`, with the places of their plans. Answers the epoch.
+    /// Applies requests that were checked against `catalog`, with the places of their plans. Answers the epoch.
     pub(super) fn apply(
         &self,
-        world: &CompiledCatalog,
+        catalog: &CompiledCatalog,
         requests: &[ObserveRequest],
         plans: &[u16],
         scratch: &mut ApplyScratch,
         outcomes: &mut ObserveOutcomes,
     ) -> Result<u64, LedgerError> {
-        scratch.arrange(world, requests, plans);
+        scratch.arrange(catalog, requests, plans);
         let adds = requests.iter().any(ObserveRequest::adds);
         let mut images = LoadedImages::new();
         loop {
@@ -107,9 +107,9 @@ impl EmbeddedCore {
                 self.check_writable()?;
             }
             scratch.ask(&run);
-            let missing = self.find(world, &run, scratch, &mut images);
+            let missing = self.find(catalog, &run, scratch, &mut images);
             if missing.is_empty() {
-                self.add(world, &run, requests, scratch, outcomes);
+                self.add(catalog, &run, requests, scratch, outcomes);
                 return Ok(run.epoch());
             }
             scratch.let_go(&run);
@@ -126,7 +126,7 @@ impl EmbeddedCore {
     /// Finds all cells and keeps them where they are; answers those that have to be read first.
     fn find(
         &self,
-        world: &CompiledCatalog,
+        catalog: &CompiledCatalog,
         run: &StoreRun<'_>,
         scratch: &mut ApplyScratch,
         images: &mut LoadedImages,
@@ -139,7 +139,7 @@ impl EmbeddedCore {
                 place.found = match keys.find(place.hash) {
                     store::KeyLookup::Hot(found) => Some(found),
                     store::KeyLookup::Absent => {
-                        if let Some(sketch) = &world.plans[usize::from(place.plan)].sketch {
+                        if let Some(sketch) = &catalog.plans[usize::from(place.plan)].sketch {
                             sketch.touch(sketch.line(place.hash.part(shard), place.hash.bits()));
                         }
                         None
@@ -147,7 +147,7 @@ impl EmbeddedCore {
                     store::KeyLookup::Cold(_, position, words) => {
                         match images.get(&(shard, place.hash)) {
                             Some((at, record)) if *at == position => {
-                                self.load(world, &mut keys, place, position, record.as_ref());
+                                self.load(catalog, &mut keys, place, position, record.as_ref());
                             }
                             _ => missing.push(ColdKey { shard, hash: place.hash, position, words }),
                         }
@@ -165,15 +165,15 @@ impl EmbeddedCore {
 
     fn load(
         &self,
-        world: &CompiledCatalog,
+        catalog: &CompiledCatalog,
         keys: &mut ShardGuard<'_>,
         place: &TouchedKey,
         position: store::Position,
         record: Option<&LogRecord>,
     ) {
-        let planned = &world.plans[usize::from(place.plan)];
+        let planned = &catalog.plans[usize::from(place.plan)];
         let sound = record.filter(|record| {
-            let defined = world.defined(record.tag);
+            let defined = catalog.defined(record.tag);
             defined.is_some_and(|defined| {
                 (defined.definition.space, defined.definition.kind) == (planned.space, planned.kind)
                     && defined.plan.check(&record.words)
@@ -191,7 +191,7 @@ impl EmbeddedCore {
 
     fn add(
         &self,
-        world: &CompiledCatalog,
+        catalog: &CompiledCatalog,
         run: &StoreRun<'_>,
         requests: &[ObserveRequest],
         scratch: &mut ApplyScratch,
@@ -209,16 +209,15 @@ impl EmbeddedCore {
         outcomes.readings.resize(end as usize, PackedReading::NEW);
         for (request, outcome) in requests.iter().zip(&mut outcomes.requests[first_request..]) {
             if let Some(once) = &request.once {
-                outcome.1 = !mark(world, run, horizon, &self.overflow, once);
+                outcome.1 = !mark(catalog, run, horizon, &self.overflow, once);
             }
         }
-        let room = |place: &TouchedKey| world.plans[usize::from(place.plan)].reading;
+        let room = |place: &TouchedKey| catalog.plans[usize::from(place.plan)].reading;
         let room = scratch.places.iter().map(room).sum();
         let mut values = ReadingValues::new(&mut outcomes.values, room);
         scratch.groups.visit(run, |shard, group, keys| {
             let overflow = &self.overflow;
-            let mut cells =
-                ShardCells { catalog: world, horizon, shard, keys, overflow, values: &mut values };
+            let mut cells = ShardCells { catalog, horizon, shard, keys, overflow, values: &mut values };
             cells.keys.unpin();
             for place in scratch.places[group].iter().filter(|place| place.role == KeyRole::Observed) {
                 let request = place.request as usize;
@@ -236,17 +235,17 @@ impl EmbeddedCore {
 
 impl ApplyScratch {
     /// Lists the places of a run by shard. Within a shard, and so for any one key, the order stays.
-    fn arrange(&mut self, world: &CompiledCatalog, requests: &[ObserveRequest], plans: &[u16]) {
+    fn arrange(&mut self, catalog: &CompiledCatalog, requests: &[ObserveRequest], plans: &[u16]) {
         let counts = &mut self.groups.0;
         counts.fill(0);
-        each_place(world, requests, plans, |shard, _| counts[shard + 1] += 1);
+        each_place(catalog, requests, plans, |shard, _| counts[shard + 1] += 1);
         for at in 1..counts.len() {
             counts[at] += counts[at - 1];
         }
         let mut next = *counts;
         // Every place is written below.
         self.places.resize(next[Store::SHARDS] as usize, TouchedKey::NONE);
-        each_place(world, requests, plans, |shard, place| {
+        each_place(catalog, requests, plans, |shard, place| {
             self.places[next[shard] as usize] = place;
             next[shard] += 1;
         });
@@ -304,7 +303,7 @@ impl ShardGroups {
 /// Calls `each` with the places of requests and their shards, in the order of the requests.
 #[inline(always)]
 fn each_place(
-    world: &CompiledCatalog,
+    catalog: &CompiledCatalog,
     requests: &[ObserveRequest],
     plans: &[u16],
     mut each: impl FnMut(usize, TouchedKey),
@@ -312,7 +311,7 @@ fn each_place(
     let mut plans = plans.iter();
     for (request, number) in requests.iter().zip(0..) {
         if let Some(DedupeMark { key, .. }) = &request.once
-            && let Ok(plan) = world.find(key.space, key.kind)
+            && let Ok(plan) = catalog.find(key.space, key.kind)
         {
             let (shard, hash) = KeyHash::of(key.space.0, key.kind.0, key.shingle.0);
             each(shard, TouchedKey { hash, plan, role: KeyRole::Mark, request: number, ..TouchedKey::NONE });
@@ -324,7 +323,7 @@ fn each_place(
                 TouchedKey { hash, plan: *plan, request: number, observation: at, ..TouchedKey::NONE };
             each(shard, place);
             if let Addition::Distinct { pair } = &observation.add
-                && world.plans[usize::from(*plan)].has_pairs
+                && catalog.plans[usize::from(*plan)].has_pairs
             {
                 let (_, hash) = KeyHash::of(key.space.0, key.kind.0 | PAIR, pair.0);
                 each(shard, TouchedKey { hash, role: KeyRole::Pair, ..place });
@@ -335,19 +334,19 @@ fn each_place(
 
 /// Leaves a mark; false if it was there. Where there is no place for it none is left: its request counts again if it comes again.
 fn mark(
-    world: &CompiledCatalog,
+    catalog: &CompiledCatalog,
     run: &StoreRun<'_>,
     horizon: i64,
     overflow: &OverflowSketch,
     once: &DedupeMark,
 ) -> bool {
-    let Ok(number) = world.find(once.key.space, once.key.kind) else { return true };
-    let planned = &world.plans[usize::from(number)];
+    let Ok(number) = catalog.find(once.key.space, once.key.kind) else { return true };
+    let planned = &catalog.plans[usize::from(number)];
     let (shard, hash) = KeyHash::of(once.key.space.0, once.key.kind.0, once.key.shingle.0);
     let mut none = Vec::new();
     let mut values = ReadingValues::new(&mut none, 0);
     let mut cells =
-        ShardCells { catalog: world, horizon, shard, keys: run.shard(shard), overflow, values: &mut values };
+        ShardCells { catalog, horizon, shard, keys: run.shard(shard), overflow, values: &mut values };
     let bucket = planned.plan.bucket(once.time);
     let near = [bucket.saturating_sub(1), bucket, bucket.saturating_add(1)];
     let seen = cells.find(hash, None, planned, 0, |cell, _| {
@@ -446,7 +445,7 @@ impl ShardCells<'_, '_> {
         change(planned, &mut self.keys.change(at, hash));
     }
 
-    /// All of it for a key of a track whose cell is there and keeps its size; false if it is otherwise, and nothing was done.
+    /// All of it for a key of an aggregate whose cell is there and keeps its size; false if it is otherwise, and nothing was done.
     #[inline(always)]
     fn observe_aggregate(
         &mut self,
@@ -476,8 +475,8 @@ impl ShardCells<'_, '_> {
         (adds, origin): (bool, Origin),
         brief: &mut PackedReading,
     ) {
-        let world = self.catalog;
-        let planned = &world.plans[usize::from(place.plan)];
+        let catalog = self.catalog;
+        let planned = &catalog.plans[usize::from(place.plan)];
         brief.columns = planned.columns;
         if let Addition::Value(value) = add
             && adds
@@ -612,7 +611,7 @@ impl ShardCells<'_, '_> {
         }
     }
 
-    /// Tells how often a key without a cell was seen lately, if it was: as the count of a track, and as what counters would
+    /// Tells how often a key without a cell was seen lately, if it was: as the count of an aggregate, and as what counters would
     /// have if each time had added the same as this one.
     fn set_estimate(
         &mut self,

@@ -80,7 +80,7 @@ impl CompiledCatalog {
             let sketch = statistic.admit.as_ref().map(|admit| {
                 let known = plans
                     .iter()
-                    .chain(before.iter().flat_map(|world| &world.plans))
+                    .chain(before.iter().flat_map(|catalog| &catalog.plans))
                     .find(|planned| planned.statistic.admit == statistic.admit);
                 known
                     .and_then(|known| known.sketch.clone())

@@ -21,9 +21,9 @@ impl EmbeddedCore {
         is_over: CancellationCheck<'_>,
     ) -> Result<ErasedKeys, LedgerError> {
         self.check_writable()?;
-        let world = self.catalog();
+        let catalog = self.catalog();
         let (mut keys, mut marks, mut owned) = (HashSet::new(), HashSet::new(), HashSet::new());
-        for (_, defined) in world.registry.iter() {
+        for (_, defined) in catalog.registry.iter() {
             let (space, kind) = (defined.definition.space.0, defined.definition.kind.0);
             for shingle in shingles {
                 let key = RecordKey { space, kind, shingle: shingle.0 };
@@ -39,7 +39,7 @@ impl EmbeddedCore {
                 }
             }
         }
-        self.store.each_until(&*world, (&|_, _| true, is_over), &mut |key, _, _| {
+        self.store.each_until(&*catalog, (&|_, _| true, is_over), &mut |key, _, _| {
             let shingle = Shingle(key.shingle);
             if key.space == u16::MAX {
                 return;
@@ -58,8 +58,8 @@ impl EmbeddedCore {
         if pretend {
             return Ok(erased);
         }
-        sketches::forget_shingles(&world, shingles);
-        for planned in &world.plans {
+        sketches::forget_shingles(&catalog, shingles);
+        for planned in &catalog.plans {
             for shingle in shingles {
                 let (shard, hash) = KeyHash::of(planned.space.0, planned.kind.0, shingle.0);
                 self.overflow.forget_hash(hash.part(shard), hash.bits());

@@ -56,8 +56,8 @@ impl EmbeddedLedger {
     /// All definitions that cells may have, the present catalog's and earlier ones, as [`EmbeddedLedger::export`] counts
     /// them.
     pub fn definitions(&self) -> Vec<CellDefinition> {
-        let world = self.inner.catalog();
-        world.registry.iter().map(|(_, defined)| defined.definition.clone()).collect()
+        let catalog = self.inner.catalog();
+        catalog.registry.iter().map(|(_, defined)| defined.definition.clone()).collect()
     }
 
     /// Spells out every cell, pairs and marks of requests included, in no order. Reads all files once, in bounded
@@ -68,20 +68,20 @@ impl EmbeddedLedger {
     /// The device's. What cannot be read is counted.
     pub fn export(&self, each: &mut dyn FnMut(ExportedCell)) -> Result<LedgerExportReport, LedgerError> {
         let inner = &self.inner;
-        let world = inner.catalog();
+        let catalog = inner.catalog();
         let horizon = inner.horizon.load(Ordering::Acquire);
         let known: HashMap<u16, usize> =
-            world.registry.iter().zip(0..).map(|((number, _), index)| (number, index)).collect();
+            catalog.registry.iter().zip(0..).map(|((number, _), index)| (number, index)).collect();
         let keys = inner.store.usage().keys;
         let (mut exported, mut seen) = (LedgerExportReport::default(), 0);
-        inner.store.each(&*world, &mut |record, tag, words| {
+        inner.store.each(&*catalog, &mut |record, tag, words| {
             seen += 1;
             // What belongs to no definition is the ledger's own.
             if tag & !PAIR == 0 {
                 return;
             }
             let index = known.get(&(tag & !PAIR)).copied();
-            let sound = index.zip(world.defined(tag)).filter(|(_, defined)| fits(defined, &record, words));
+            let sound = index.zip(catalog.defined(tag)).filter(|(_, defined)| fits(defined, &record, words));
             let portable = sound.and_then(|(index, defined)| spelled(defined, index, key_of(record), words));
             match (sound, portable) {
                 (Some((_, defined)), _) if defined.plan.expires(words).0 <= horizon => exported.expired += 1,
@@ -112,8 +112,8 @@ impl EmbeddedLedger {
     /// # Errors
     /// [`LedgerError::Catalog`] if one gives a kind number another meaning than here; the store's.
     pub fn importer<'a>(&'a self, decoder: &'a CellDecoder) -> Result<LedgerImporter<'a>, LedgerError> {
-        let mut world = self.inner.catalog.write();
-        let mut registry = world.registry.clone();
+        let mut catalog = self.inner.catalog.write();
+        let mut registry = catalog.registry.clone();
         let (mut numbers, mut new) = (Vec::with_capacity(decoder.defined.len()), Vec::new());
         for defined in &decoder.defined {
             let (number, is_new) = registry.define(defined.definition.clone())?;
@@ -123,10 +123,11 @@ impl EmbeddedLedger {
             }
         }
         self.inner.store.put(&new, i64::MAX)?;
-        *world =
-            CompiledCatalog::new(world.catalog.clone(), registry, &self.inner.store, Some(&world))?.into();
-        sketches::forget(&world);
-        drop(world);
+        *catalog =
+            CompiledCatalog::new(catalog.catalog.clone(), registry, &self.inner.store, Some(&catalog))?
+                .into();
+        sketches::forget(&catalog);
+        drop(catalog);
         Ok(LedgerImporter { home: self, decoder, numbers, done: LedgerImportReport::default() })
     }
 
@@ -176,8 +177,8 @@ impl LedgerImporter<'_> {
             return Ok(false);
         }
         let Some((tag, words)) = self.home.inner.store.get(record_key(cell))? else { return Ok(false) };
-        let world = self.home.inner.catalog();
-        let Some(old) = world.defined(tag).filter(|old| old.plan.check(&words)) else { return Ok(false) };
+        let catalog = self.home.inner.catalog();
+        let Some(old) = catalog.defined(tag).filter(|old| old.plan.check(&words)) else { return Ok(false) };
         let Some(new) = self.decoder.defined.get(cell.definition) else { return Ok(false) };
         let [old, new] = [old.plan.rows(&words), new.plan.rows(&cell.words)];
         Ok(old.iter().any(|old| {
@@ -197,7 +198,7 @@ impl LedgerImporter<'_> {
         if inner.store.dirty_bytes() > inner.dirty_bytes_max {
             inner.flush(false)?;
         }
-        let world = inner.catalog();
+        let catalog = inner.catalog();
         let mut images = HashMap::<(usize, KeyHash), (Position, Option<LogRecord>)>::new();
         let mut rest: Vec<&CheckedCell> = cells.iter().collect();
         loop {
@@ -212,7 +213,7 @@ impl LedgerImporter<'_> {
                     KeyLookup::Hot(place) => Some(place),
                     KeyLookup::Cold(_, position, words) => match images.get(&(shard, hash)) {
                         Some((at, record)) if *at == position => {
-                            self.load(&world, &mut keys, cell, (hash, position), record.as_ref());
+                            self.load(&catalog, &mut keys, cell, (hash, position), record.as_ref());
                             keys.again(hash, None)
                         }
                         _ => {
@@ -221,7 +222,7 @@ impl LedgerImporter<'_> {
                         }
                     },
                 };
-                let done = put(inner, &world, &mut keys, (hash, place), cell, self.number(cell));
+                let done = put(inner, &catalog, &mut keys, (hash, place), cell, self.number(cell));
                 match done {
                     ImportOutcome::Created => self.done.created += 1,
                     ImportOutcome::Merged => self.done.merged += 1,
@@ -258,14 +259,14 @@ impl LedgerImporter<'_> {
 
     fn load(
         &self,
-        world: &CompiledCatalog,
+        catalog: &CompiledCatalog,
         keys: &mut ShardGuard<'_>,
         cell: &CheckedCell,
         (hash, position): (KeyHash, Position),
         record: Option<&LogRecord>,
     ) {
         let sound = record.filter(|record| {
-            world.defined(record.tag).is_some_and(|defined| fits(defined, &record.key, &record.words))
+            catalog.defined(record.tag).is_some_and(|defined| fits(defined, &record.key, &record.words))
         });
         match sound {
             Some(record) => keys.load(hash, position, record.tag, Some(&record.words)),
@@ -285,14 +286,14 @@ enum ImportOutcome {
 
 fn put(
     inner: &EmbeddedCore,
-    world: &CompiledCatalog,
+    catalog: &CompiledCatalog,
     keys: &mut ShardGuard<'_>,
     (hash, place): (KeyHash, Option<CellLocation>),
     cell: &CheckedCell,
     number: u16,
 ) -> ImportOutcome {
     let horizon = inner.horizon.load(Ordering::Acquire);
-    let Some(given) = world.defined(number) else { return ImportOutcome::Expired };
+    let Some(given) = catalog.defined(number) else { return ImportOutcome::Expired };
     if given.plan.expires(&cell.words).0 <= horizon {
         return ImportOutcome::Expired;
     }
@@ -303,12 +304,12 @@ fn put(
     };
     let (tag, ..) = keys.visit(at);
     let old = keys.words(at).to_vec();
-    let live = world.defined(tag).filter(|defined| defined.plan.expires(&old).0 > horizon);
+    let live = catalog.defined(tag).filter(|defined| defined.plan.expires(&old).0 > horizon);
     let Some(known) = live else {
         write(keys, at, hash, &cell.words, number);
         return ImportOutcome::Created;
     };
-    let planned = world.planned(cell.key.space, cell.key.kind).ok();
+    let planned = catalog.planned(cell.key.space, cell.key.kind).ok();
     let (target, defined) =
         planned.map_or((tag & !PAIR, known), |planned| (planned.number, &planned.defined));
     let brought = |from: u16, words: &[u64], of: &CompiledDefinition| {

@@ -257,11 +257,11 @@ impl EmbeddedLedger {
                 Err(error) => return Err(error.into()),
             }
         }
-        let world = CompiledCatalog::new(catalog, registry, &store, None)?;
+        let catalog = CompiledCatalog::new(catalog, registry, &store, None)?;
         let is_new = recovery.records == 0 && recovery.losses.is_empty();
-        sketches::restore(&world, &store, is_new)?;
-        sketches::note(&world, &store, false)?;
-        let inner = Arc::new(EmbeddedCore::new(store, world, options));
+        sketches::restore(&catalog, &store, is_new)?;
+        sketches::note(&catalog, &store, false)?;
+        let inner = Arc::new(EmbeddedCore::new(store, catalog, options));
         let waits = Arc::downgrade(&inner);
         inner.store.on_relief(move || {
             if let Some(inner) = waits.upgrade() {
@@ -291,9 +291,9 @@ impl EmbeddedLedger {
     /// [`LedgerError::Catalog`].
     pub fn in_memory(catalog: Catalog, memory_bytes: usize) -> Result<EmbeddedLedger, LedgerError> {
         let store = Store::in_memory(store::Options::new(memory_bytes));
-        let world = CompiledCatalog::new(catalog, DefinitionRegistry::default(), &store, None)?;
+        let catalog = CompiledCatalog::new(catalog, DefinitionRegistry::default(), &store, None)?;
         let options = Options { memory_bytes, segment_bytes: 0, durability: Durability::None };
-        let inner = Arc::new(EmbeddedCore::new(store, world, options));
+        let inner = Arc::new(EmbeddedCore::new(store, catalog, options));
         Ok(EmbeddedLedger { inner, threads: Mutex::default(), changing: Mutex::default() })
     }
 
@@ -344,14 +344,14 @@ impl EmbeddedLedger {
     ) -> Result<LedgerVerification, LedgerError> {
         let (files, keys_lost) = self.inner.store.verify(progress)?;
         let (mut keys, mut unsound, mut ahead) = (0, 0, Ahead::default());
-        let world = self.inner.catalog();
+        let catalog = self.inner.catalog();
         let floor = Time(self.inner.store.floor());
         ahead.forgotten =
             latest.map_or(Span::ZERO, |latest| Span(floor.0.saturating_sub(latest.0)).max(Span::ZERO));
-        self.inner.store.each(&*world, &mut |key, tag, words| {
+        self.inner.store.each(&*catalog, &mut |key, tag, words| {
             if key.space != u16::MAX {
                 keys += 1;
-                let sound = world.defined(tag).filter(|defined| defined.plan.check(words));
+                let sound = catalog.defined(tag).filter(|defined| defined.plan.check(words));
                 unsound += u64::from(sound.is_none());
                 let far = latest.zip(sound).and_then(|(latest, defined)| defined.plan.ahead(words, latest));
                 ahead.keys += u64::from(far.is_some());
@@ -368,11 +368,11 @@ impl EmbeddedLedger {
     /// # Errors
     /// The store's.
     pub fn repair(&self, segments: Vec<String>, latest: Option<Time>) -> Result<u64, LedgerError> {
-        let world = self.inner.catalog();
+        let catalog = self.inner.catalog();
         let mut keys = Vec::new();
         if let Some(latest) = latest {
-            self.inner.store.each(&*world, &mut |key, tag, words| {
-                let defined = world.defined(tag).filter(|defined| defined.plan.check(words));
+            self.inner.store.each(&*catalog, &mut |key, tag, words| {
+                let defined = catalog.defined(tag).filter(|defined| defined.plan.check(words));
                 if key.space != u16::MAX
                     && defined.is_some_and(|defined| defined.plan.ahead(words, latest).is_some())
                 {
@@ -487,11 +487,11 @@ impl Ledger for EmbeddedLedger {
 }
 
 impl EmbeddedCore {
-    fn new(store: Store, world: CompiledCatalog, options: Options) -> EmbeddedCore {
+    fn new(store: Store, catalog: CompiledCatalog, options: Options) -> EmbeddedCore {
         EmbeddedCore {
             dirty_bytes_max: (options.memory_bytes as u64 / 8).clamp(64 << 10, 256 << 20),
             durability: options.durability,
-            catalog: RwLock::new(Arc::new(world)),
+            catalog: RwLock::new(Arc::new(catalog)),
             horizon: AtomicI64::new(store.floor()),
             store,
             finished: AtomicU64::new(0),
@@ -516,13 +516,15 @@ impl EmbeddedCore {
     }
 
     async fn observe(&self, requests: &[ObserveRequest]) -> Result<ObserveOutcomes, LedgerError> {
-        let world = self.catalog();
+        let catalog = self.catalog();
         let mut plans = Vec::with_capacity(requests.iter().map(|request| request.observations.len()).sum());
-        requests.iter().try_for_each(|request| world.check(request, &mut plans))?;
+        requests.iter().try_for_each(|request| catalog.check(request, &mut plans))?;
         let mut outcomes = ObserveOutcomes::default();
         outcomes.requests.reserve_exact(requests.len());
         outcomes.readings.reserve_exact(plans.len());
-        outcomes.values.reserve_exact(plans.iter().map(|plan| world.plans[usize::from(*plan)].reading).sum());
+        outcomes
+            .values
+            .reserve_exact(plans.iter().map(|plan| catalog.plans[usize::from(*plan)].reading).sum());
         let mut applied = None;
         let (mut rest, mut rest_plans) = (requests, plans.as_slice());
         while !rest.is_empty() {
@@ -543,7 +545,7 @@ impl EmbeddedCore {
                 self.room().await?;
             }
             let mut scratch = self.scratch.lock().pop().unwrap_or_default();
-            let epoch = self.apply(&world, run, run_plans, &mut scratch, &mut outcomes);
+            let epoch = self.apply(&catalog, run, run_plans, &mut scratch, &mut outcomes);
             self.scratch.lock().push(scratch);
             let epoch = epoch?;
             if adds {
@@ -751,20 +753,20 @@ impl EmbeddedCore {
 
     fn close(&self) -> Result<(), LedgerError> {
         self.check_poison()?;
-        let world = self.catalog();
-        let kept = sketches::keep(&world, &self.store, None);
-        if let Err(error) = kept.and_then(|()| sketches::note(&world, &self.store, true)) {
+        let catalog = self.catalog();
+        let kept = sketches::keep(&catalog, &self.store, None);
+        if let Err(error) = kept.and_then(|()| sketches::note(&catalog, &self.store, true)) {
             tracing::warn!(%error, "admission sketches could not be written: sightings start from zero");
         }
         self.flushed(self.store.close(|| self.catalog()).map(|()| u64::MAX), true)
     }
 
     fn timeline(&self, key: Key) -> Result<Option<Timeline>, LedgerError> {
-        let world = self.catalog();
-        let planned = world.planned(key.space, key.kind)?;
+        let catalog = self.catalog();
+        let planned = catalog.planned(key.space, key.kind)?;
         let record = RecordKey { space: key.space.0, kind: key.kind.0, shingle: key.shingle.0 };
         let Some((tag, words)) = self.store.get(record)? else { return Ok(None) };
-        let Some(old) = world.defined(tag).filter(|defined| defined.plan.check(&words)) else {
+        let Some(old) = catalog.defined(tag).filter(|defined| defined.plan.check(&words)) else {
             return Ok(None);
         };
         let mut current = Vec::new();
@@ -783,11 +785,11 @@ impl EmbeddedCore {
         now: Time,
         is_over: CancellationCheck<'_>,
     ) -> Result<Vec<Vec<(Key, u64)>>, LedgerError> {
-        let world = self.catalog();
+        let catalog = self.catalog();
         let mut asked = queries
             .iter()
             .map(|query| {
-                let planned = world.planned(query.space, query.kind)?;
+                let planned = catalog.planned(query.space, query.kind)?;
                 Ok((query, planned, HottestKeys::new(&planned.statistic, query, now)?))
             })
             .collect::<Result<Vec<_>, LedgerError>>()?;
@@ -795,8 +797,8 @@ impl EmbeddedCore {
         let is_of = |query: &HottestQuery, space, kind| (query.space.0, query.kind.0) == (space, kind);
         let is_wanted = |space: u16, kind: u16| queries.iter().any(|query| is_of(query, space, kind));
         let mut translated = Vec::new();
-        self.store.each_until(&*world, (&is_wanted, is_over), &mut |record, tag, words| {
-            let Some(defined) = world.defined(tag).filter(|defined| defined.plan.check(words)) else {
+        self.store.each_until(&*catalog, (&is_wanted, is_over), &mut |record, tag, words| {
+            let Some(defined) = catalog.defined(tag).filter(|defined| defined.plan.check(words)) else {
                 return;
             };
             let its = asked.iter_mut().filter(|(query, ..)| is_of(query, record.space, record.kind));

@@ -23,22 +23,22 @@ const GROUP_WORDS: usize = 512 << 10;
 pub(super) const TURNS: usize = 60;
 
 /// Each sketch once, with its number.
-fn each(world: &CompiledCatalog) -> impl Iterator<Item = (u32, &Arc<Sketch>)> {
+fn each(catalog: &CompiledCatalog) -> impl Iterator<Item = (u32, &Arc<Sketch>)> {
     let mut seen = HashSet::new();
-    world.plans.iter().filter_map(move |planned| {
+    catalog.plans.iter().filter_map(move |planned| {
         let (sketch, admit) = (planned.sketch.as_ref()?, planned.statistic.admit?);
         seen.insert(admit.sketch).then_some((admit.sketch, sketch))
     })
 }
 
 /// Notes that other keys were seen elsewhere, whose sightings the sketches do not have.
-pub(super) fn forget(world: &CompiledCatalog) {
-    each(world).for_each(|(_, sketch)| sketch.forget());
+pub(super) fn forget(catalog: &CompiledCatalog) {
+    each(catalog).for_each(|(_, sketch)| sketch.forget());
 }
 
 /// Forgets the sightings of keys of these shingles.
-pub(super) fn forget_shingles(world: &CompiledCatalog, shingles: &std::collections::HashSet<Shingle>) {
-    for planned in &world.plans {
+pub(super) fn forget_shingles(catalog: &CompiledCatalog, shingles: &std::collections::HashSet<Shingle>) {
+    for planned in &catalog.plans {
         let Some(sketch) = &planned.sketch else { continue };
         for shingle in shingles {
             let (shard, hash) = KeyHash::of(planned.space.0, planned.kind.0, shingle.0);
@@ -47,14 +47,14 @@ pub(super) fn forget_shingles(world: &CompiledCatalog, shingles: &std::collectio
     }
 }
 
-pub(super) fn memory_bytes(world: &CompiledCatalog) -> u64 {
-    each(world).map(|(_, sketch)| sketch.memory_bytes() as u64).sum()
+pub(super) fn memory_bytes(catalog: &CompiledCatalog) -> u64 {
+    each(catalog).map(|(_, sketch)| sketch.memory_bytes() as u64).sum()
 }
 
 /// Writes the images of shards that have changed, of one in [`TURNS`] or of all.
-pub(super) fn keep(world: &CompiledCatalog, store: &Store, turn: Option<usize>) -> Result<(), LedgerError> {
+pub(super) fn keep(catalog: &CompiledCatalog, store: &Store, turn: Option<usize>) -> Result<(), LedgerError> {
     let (first, step) = turn.map_or((0, 1), |turn| (turn % TURNS, TURNS));
-    for (of, sketch) in each(world) {
+    for (of, sketch) in each(catalog) {
         let mut shards = (first..sketch.shards()).step_by(step).peekable();
         while shards.peek().is_some() {
             let (mut images, mut written, mut words) = (Vec::new(), Vec::new(), 0);
@@ -78,12 +78,12 @@ pub(super) fn keep(world: &CompiledCatalog, store: &Store, turn: Option<usize>) 
 
 /// Puts what was kept into the sketches. What is missing since a crash, or was never there, they know from then on; of a
 /// ledger that is new nothing is missing.
-pub(super) fn restore(world: &CompiledCatalog, store: &Store, is_new: bool) -> Result<(), LedgerError> {
-    if is_new || each(world).next().is_none() {
+pub(super) fn restore(catalog: &CompiledCatalog, store: &Store, is_new: bool) -> Result<(), LedgerError> {
+    if is_new || each(catalog).next().is_none() {
         return Ok(());
     }
     let was_closed = matches!(get(store, run())?, Some(words) if words.first() == Some(&CLOSED));
-    for (of, sketch) in each(world) {
+    for (of, sketch) in each(catalog) {
         sketch.forget();
         for shard in 0..sketch.shards() {
             let mut image = Vec::new();
@@ -110,8 +110,8 @@ const OPEN: u64 = 1;
 const CLOSED: u64 = 2;
 
 /// Notes, durably, that sightings are made that are not written, or that all of them are.
-pub(super) fn note(world: &CompiledCatalog, store: &Store, is_closed: bool) -> Result<(), LedgerError> {
-    if each(world).next().is_none() {
+pub(super) fn note(catalog: &CompiledCatalog, store: &Store, is_closed: bool) -> Result<(), LedgerError> {
+    if each(catalog).next().is_none() {
         return Ok(());
     }
     let word = if is_closed { CLOSED } else { OPEN };

@@ -24,7 +24,7 @@ use crate::bytes::{ByteReader, push_span, push_varint};
 use crate::cell::{CellBuffer, ensure};
 use crate::layout::{CellShape, LayoutError, Tier, WindowBuckets};
 
-/// A column that a track keeps over all of a key's events.
+/// A column that an aggregate keeps over all of a key's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "column", rename_all = "lowercase", deny_unknown_fields)]
 pub enum AggregateColumn {
@@ -61,7 +61,7 @@ pub enum DecayWeight {
     Value,
 }
 
-/// A value of a track's reading.
+/// A value of an aggregate's reading.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AggregateValue {
     /// The value of [`AggregateColumn::First`] and [`AggregateColumn::Last`]; `None` where no event was seen, or only at
@@ -112,7 +112,7 @@ impl AggregateColumn {
     }
 }
 
-/// The columns of a track, and how long a key is kept.
+/// The columns of an aggregate, and how long a key is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "AggregateText", into = "AggregateText")]
 pub struct AggregateLayout {
@@ -192,7 +192,7 @@ impl StatisticForm for AggregateLayout {
     const NUMBER: u8 = 3;
 
     fn name(&self) -> &'static str {
-        "track"
+        "aggregate"
     }
 
     /// Returns no counters: the statistic has none, it has columns.
@@ -274,7 +274,7 @@ impl AggregateLayout {
     }
 }
 
-/// The columns of a track. What it does not keep is `None`, and so is what no event had.
+/// The columns of an aggregate. What it does not keep is `None`, and so is what no event had.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AggregateTotals {
     /// Events, at least one.
@@ -285,7 +285,7 @@ pub struct AggregateTotals {
     pub min: Option<i64>,
     /// The greatest value.
     pub max: Option<i64>,
-    /// Decayed sums as of the last event, in the order of the track's columns.
+    /// Decayed sums as of the last event, in the order of the aggregate's columns.
     pub decayed: Vec<f64>,
 }
 
@@ -307,7 +307,7 @@ fn of_base(column: &AggregateColumn) -> u8 {
     }
 }
 
-/// The operations on the cells of a track.
+/// The operations on the cells of an aggregate.
 #[derive(Clone, Debug)]
 pub(crate) struct AggregatePlan {
     columns: Vec<AggregateColumn>,
@@ -331,7 +331,7 @@ struct HalfLife {
     counts: bool,
 }
 
-/// The values that every track has.
+/// The values that every aggregate has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct AggregateHead {
     last: i64,
@@ -465,11 +465,11 @@ impl AddedValues<'_> {
 }
 
 impl AggregatePlan {
-    fn new(track: &AggregateLayout) -> AggregatePlan {
+    fn new(aggregate: &AggregateLayout) -> AggregatePlan {
         let mut plan = AggregatePlan {
-            columns: track.columns().to_vec(),
-            of_base: track.columns().iter().map(of_base).collect(),
-            keep: track.keep(),
+            columns: aggregate.columns().to_vec(),
+            of_base: aggregate.columns().iter().map(of_base).collect(),
+            keep: aggregate.keep(),
             sum: None,
             min: None,
             max: None,
@@ -478,7 +478,7 @@ impl AggregatePlan {
             decayed: 0,
             values: 0,
         };
-        for column in track.columns() {
+        for column in aggregate.columns() {
             match column {
                 AggregateColumn::First | AggregateColumn::Last | AggregateColumn::Count => {}
                 AggregateColumn::Sum => {
@@ -789,7 +789,7 @@ impl CellOperations for AggregatePlan {
         Ok(())
     }
 
-    /// Puts another track's cell into an empty room: what both keep is kept, the rest starts anew.
+    /// Puts another aggregate's cell into an empty room: what both keep is kept, the rest starts anew.
     fn translate(&self, room: &mut impl CellBuffer, words: &[u64], old: &AggregatePlan, _: &[Option<usize>]) {
         let Some(base) = AggregateHead::read(words) else { return };
         let values = old.values(words, &base);

@@ -503,7 +503,7 @@ statistics! {
     /// Counters over windows.
     Windows: Layout, WindowsPlan;
     /// First and last event, their number, and sums over their values, in a few fixed words.
-    #[serde(rename = "track")]
+    #[serde(rename = "aggregate")]
     Aggregate: AggregateLayout, AggregatePlan;
     /// The number of different values that an owner had per period, exactly.
     Distinct: DistinctForm, WindowsPlan;
@@ -781,7 +781,7 @@ pub enum CellContent {
     /// The buckets of counters over windows, exact distinct counts, their pairs, and marks of requests, as in a
     /// [`crate::Timeline`].
     Buckets(Vec<TimelineBucket>),
-    /// The totals of a track.
+    /// The totals of an aggregate.
     Totals(AggregateTotals),
     /// The knowledge of a classifier. Only the last time of such a cell is kept.
     Evidence(Evidence),

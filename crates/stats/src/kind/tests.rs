@@ -34,16 +34,16 @@ fn trim(words: &mut Vec<u64>) {
     words.truncate(trimmed(words).len());
 }
 
-/// An event: when, amounts by counter; the value of a track and the hash of an approximate count.
+/// An event: when, amounts by counter; the value of an aggregate and the hash of an approximate count.
 #[derive(Clone, Debug)]
-struct Seen {
+struct SeenEvent {
     time: i64,
     amounts: Vec<(u8, u64)>,
     value: Option<i64>,
     hash: u64,
 }
 
-fn seen() -> impl Strategy<Value = Seen> {
+fn seen() -> impl Strategy<Value = SeenEvent> {
     let time = prop_oneof![
         8 => -300i64..300,
         2 => 1_700_000_000_000_000i64..1_700_000_000_000_400,
@@ -57,7 +57,7 @@ fn seen() -> impl Strategy<Value = Seen> {
         4 => (-100i64..100).prop_map(Some),
         1 => prop_oneof![Just(i64::MIN), Just(i64::MAX)].prop_map(Some),
     ];
-    (time, amounts, value, 0u64..3000).prop_map(|(time, amounts, value, hash)| Seen {
+    (time, amounts, value, 0u64..3000).prop_map(|(time, amounts, value, hash)| SeenEvent {
         time,
         amounts,
         value,
@@ -65,7 +65,7 @@ fn seen() -> impl Strategy<Value = Seen> {
     })
 }
 
-fn events() -> impl Strategy<Value = Vec<Seen>> {
+fn events() -> impl Strategy<Value = Vec<SeenEvent>> {
     // Most lists stay near one time, so that buckets are kept; some jump about.
     prop_oneof![
         1 => proptest::collection::vec(seen(), 0..60),
@@ -94,7 +94,7 @@ fn windowed(counters: usize, tiers: &[Tier], windows: &[i64]) -> Measure {
     Measure::Windows(Layout::new(names, tiers, windows, None).unwrap())
 }
 
-fn track(columns: &[AggregateColumn]) -> Measure {
+fn aggregate(columns: &[AggregateColumn]) -> Measure {
     Measure::Aggregate(AggregateLayout::new(columns.to_vec(), Span(1000)).unwrap())
 }
 
@@ -119,9 +119,14 @@ fn measures() -> Vec<Measure> {
         distinct(tier(60, 3), &[60, 180, 240]),
         distinct(tier(1, 1), &[]),
         Measure::once(Span(9)),
-        track(&[AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count]),
-        track(&[AggregateColumn::Count, AggregateColumn::Sum, AggregateColumn::Min, AggregateColumn::Max]),
-        track(&[
+        aggregate(&[AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count]),
+        aggregate(&[
+            AggregateColumn::Count,
+            AggregateColumn::Sum,
+            AggregateColumn::Min,
+            AggregateColumn::Max,
+        ]),
+        aggregate(&[
             AggregateColumn::Last,
             AggregateColumn::Max,
             decayed(10, DecayWeight::One),
@@ -136,7 +141,7 @@ fn measures() -> Vec<Measure> {
     ]
 }
 
-fn apply(plan: &CellPlan, room: &mut impl CellBuffer, event: &Seen) {
+fn apply(plan: &CellPlan, room: &mut impl CellBuffer, event: &SeenEvent) {
     let time = Time(event.time);
     plan.add(room, time, event.amounts.iter().copied());
     plan.add_value(room, time, event.value);
@@ -146,17 +151,17 @@ fn apply(plan: &CellPlan, room: &mut impl CellBuffer, event: &Seen) {
 }
 
 /// The value of a field in an event: few are the same.
-fn value(event: &Seen) -> String {
+fn value(event: &SeenEvent) -> String {
     event.value.map(|value| value.to_string()).unwrap_or_default()
 }
 
 /// Returns the evidence that a classifier would learn of an event: mostly little.
-fn evidence(event: &Seen) -> Evidence {
+fn evidence(event: &SeenEvent) -> Evidence {
     let value = event.value.unwrap_or(0);
     Evidence { bad: value % 3, good: (value >> 3) % 2, weight: value.wrapping_mul(1000) }
 }
 
-fn cell_of(plan: &CellPlan, events: &[Seen]) -> Vec<u64> {
+fn cell_of(plan: &CellPlan, events: &[SeenEvent]) -> Vec<u64> {
     let mut words = Vec::new();
     events.iter().for_each(|event| apply(plan, &mut words, event));
     words
@@ -199,7 +204,7 @@ fn near(a: f64, b: f64, scale: f64) {
 }
 
 /// Kept counts by tier and bucket, straight from the definition.
-fn kept(shape: &CellShape, counters: usize, events: &[Seen]) -> [BTreeMap<i128, Vec<u64>>; 2] {
+fn kept(shape: &CellShape, counters: usize, events: &[SeenEvent]) -> [BTreeMap<i128, Vec<u64>>; 2] {
     let bucket = |time: i64, width: Span| i128::from(time).div_euclid(i128::from(width.0));
     let mut tiers = [BTreeMap::new(), BTreeMap::new()];
     let fine = shape.fine();
@@ -225,7 +230,7 @@ fn kept(shape: &CellShape, counters: usize, events: &[Seen]) -> [BTreeMap<i128, 
 }
 
 /// Returns the sums that a windowed cell must answer.
-fn sums(measure: &Measure, events: &[Seen], now: i64) -> Vec<u64> {
+fn sums(measure: &Measure, events: &[SeenEvent], now: i64) -> Vec<u64> {
     let (shape, counters) = (measure.shape().unwrap(), measure.counters().len());
     let kept = kept(&shape, counters, events);
     let mut all = Vec::new();
@@ -248,8 +253,8 @@ fn sums(measure: &Measure, events: &[Seen], now: i64) -> Vec<u64> {
     all
 }
 
-/// Returns the values that a track must answer.
-fn values(columns: &[AggregateColumn], events: &[Seen], now: i64) -> Vec<(AggregateValue, f64)> {
+/// Returns the values that an aggregate must answer.
+fn values(columns: &[AggregateColumn], events: &[SeenEvent], now: i64) -> Vec<(AggregateValue, f64)> {
     let last = events.iter().map(|event| event.time).max();
     let given = || events.iter().filter_map(|event| event.value);
     let value = |column: &AggregateColumn| match column {
@@ -388,9 +393,9 @@ proptest! {
                     prop_assert_eq!(reading(&plan, &back, 0), [0; 3]);
                     prop_assert_eq!(plan.times(&back), plan.times(&words));
                 }
-                Measure::Aggregate(track) => for now in nows {
+                Measure::Aggregate(aggregate) => for now in nows {
                     let found = reading(&plan, &words, now);
-                    for ((word, column), (expected, scale)) in found.iter().zip(track.columns()).zip(values(track.columns(), &events, now)) {
+                    for ((word, column), (expected, scale)) in found.iter().zip(aggregate.columns()).zip(values(aggregate.columns(), &events, now)) {
                         match (column.value(*word), expected) {
                             (AggregateValue::Real(found), AggregateValue::Real(expected)) => near(found, expected, scale),
                             (found, expected) => prop_assert_eq!(found, expected, "{:?}", column),
@@ -399,7 +404,7 @@ proptest! {
                 },
                 Measure::Approx(hyperloglog::ApproximateDistinctForm { tier, precision, .. }) => {
                     let trails = measure.trails().unwrap();
-                    let periods = |events: &[Seen]| -> Vec<i64> { events.iter().map(|event| Time(event.time).bucket(tier.width)).collect() };
+                    let periods = |events: &[SeenEvent]| -> Vec<i64> { events.iter().map(|event| Time(event.time).bucket(tier.width)).collect() };
                     let head = periods(&events).into_iter().max().unwrap_or(0);
                     for now in nows {
                         for (found, trail) in reading(&plan, &words, now).into_iter().zip(&trails) {
@@ -452,8 +457,8 @@ proptest! {
             prop_assert_eq!(plan.times(&once), plan.times(&twice));
             match measure {
                 Measure::Approx(_) => same(&plan, &once, &twice, now),
-                Measure::Aggregate(track) => {
-                    for ((a, b), column) in reading(&plan, &once, now).iter().zip(reading(&plan, &twice, now)).zip(track.columns()) {
+                Measure::Aggregate(aggregate) => {
+                    for ((a, b), column) in reading(&plan, &once, now).iter().zip(reading(&plan, &twice, now)).zip(aggregate.columns()) {
                         if matches!(column, AggregateColumn::First | AggregateColumn::Last | AggregateColumn::Min | AggregateColumn::Max) {
                             prop_assert_eq!(*a, b, "{:?}", column);
                         }
@@ -510,7 +515,7 @@ proptest! {
     }
 }
 
-fn exercise(plan: &CellPlan, words: &[u64], events: &[Seen]) {
+fn exercise(plan: &CellPlan, words: &[u64], events: &[SeenEvent]) {
     if !plan.check(words) {
         return;
     }
@@ -563,7 +568,7 @@ fn long_histories_agree_with_a_list_of_events() {
             };
             let late = if random.is_multiple_of(11) { (random >> 20) % 3000 } else { (random >> 20) % 5 };
             let amount = if random.is_multiple_of(31) { 1 << (random >> 8 & 31) } else { 1 };
-            let event = Seen {
+            let event = SeenEvent {
                 time: now - late as i64,
                 amounts: vec![((random >> 40) as u8 % 5, amount), (0, 1)],
                 value: None,
@@ -664,7 +669,7 @@ fn cells_are_as_small_as_they_should_be() {
 
     let times = [AggregateColumn::First, AggregateColumn::Last, AggregateColumn::Count];
     let of = |columns: &[AggregateColumn], time: i64| {
-        let plan = CellPlan::new(&track(columns)).unwrap();
+        let plan = CellPlan::new(&aggregate(columns)).unwrap();
         let mut words = Vec::new();
         plan.add_value(&mut words, Time(start), Some(-7));
         plan.add_value(&mut words, Time(time), Some(i64::MIN));
@@ -725,7 +730,7 @@ fn the_packed_forms_are_as_drawn() {
         AggregateColumn::Max,
         decayed(10, DecayWeight::Value),
     ];
-    let plan = CellPlan::new(&track(&columns)).unwrap();
+    let plan = CellPlan::new(&aggregate(&columns)).unwrap();
     let mut words = Vec::new();
     plan.add_value(&mut words, Time(1000), Some(-8));
     plan.add_value(&mut words, Time(1010), Some(3));
@@ -806,7 +811,7 @@ fn approximate_counts_survive_all_their_forms() {
             exercise(
                 &plan,
                 &damaged,
-                &[Seen { time: newest * 10 + 40, amounts: vec![], value: None, hash: flip }],
+                &[SeenEvent { time: newest * 10 + 40, amounts: vec![], value: None, hash: flip }],
             );
         }
     }

@@ -29,7 +29,7 @@ fn measures() -> Catalog {
         AggregateColumn::Max,
         decayed,
     ];
-    let track = |columns| Measure::Aggregate(AggregateLayout::new(columns, Span::days(30)).unwrap());
+    let aggregate = |columns| Measure::Aggregate(AggregateLayout::new(columns, Span::days(30)).unwrap());
     let users = Measure::approx("1h x 2".parse().unwrap(), vec![Span::hours(1)], 12);
     let admit = Admission {
         sketch: Admission::sketch_of("rare"),
@@ -37,8 +37,10 @@ fn measures() -> Catalog {
         rotate: Span::days(3),
         bytes: Sketch::bytes_for(100_000, 0.01),
     };
-    let rare =
-        Statistic { admit: Some(admit), ..statistic("rare", "screen", track(vec![AggregateColumn::Count])) };
+    let rare = Statistic {
+        admit: Some(admit),
+        ..statistic("rare", "screen", aggregate(vec![AggregateColumn::Count]))
+    };
     let twice = Admission { sketch: Admission::sketch_of("twice"), after: 3, ..admit };
     let counts = Layout::new(
         vec!["seen".to_owned(), "said".to_owned()],
@@ -51,7 +53,7 @@ fn measures() -> Catalog {
     let values = Measure::distinct("1d".parse().unwrap(), vec![Span::days(1)]);
     let values = Statistic { admit: Some(twice), ..statistic("values", "values", values) };
     let mut builder = Catalog::builder();
-    builder.add(SPACE, VISITOR, statistic("visitor", "user", track(columns))).unwrap();
+    builder.add(SPACE, VISITOR, statistic("visitor", "user", aggregate(columns))).unwrap();
     builder.add(SPACE, USERS, statistic("users", "ip", users)).unwrap();
     builder.add(SPACE, RARE, rare).unwrap();
     builder.add(SPACE, COUNTED, counted).unwrap();
@@ -68,10 +70,10 @@ fn value(kind: Kind, number: u64, seconds: i64, value: Option<i64>) -> Observati
 }
 
 #[test]
-fn tracks_keep_their_columns_over_a_restart() {
+fn aggregates_keep_their_columns_over_a_restart() {
     let device = MemoryDevice::new();
     let columns = match &measures().get(SPACE, VISITOR).unwrap().measure {
-        Measure::Aggregate(track) => track.columns().to_vec(),
+        Measure::Aggregate(aggregate) => aggregate.columns().to_vec(),
         _ => unreachable!(),
     };
     // With the small budget the cell is read back from disk each time.

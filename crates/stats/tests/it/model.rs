@@ -7,7 +7,7 @@ use stats::{EmbeddedLedger, Ledger};
 use crate::support::*;
 
 #[derive(Clone, Copy, PartialEq)]
-enum Kept {
+enum KeepMode {
     Memory,
     Sync,
     Interval,
@@ -15,14 +15,14 @@ enum Kept {
 }
 
 struct Home {
-    kept: Kept,
+    kept: KeepMode,
     memory_bytes: usize,
     device: MemoryDevice,
     ledger: Option<EmbeddedLedger>,
 }
 
 impl Home {
-    fn new(kept: Kept, memory_bytes: usize) -> Home {
+    fn new(kept: KeepMode, memory_bytes: usize) -> Home {
         let mut home = Home { kept, memory_bytes, device: MemoryDevice::new(), ledger: None };
         home.open();
         home
@@ -31,10 +31,10 @@ impl Home {
     fn open(&mut self) {
         let open = |durability| embedded(&self.device, self.memory_bytes, durability);
         self.ledger = Some(match self.kept {
-            Kept::Memory => EmbeddedLedger::in_memory(catalog(), 64 << 20).unwrap(),
-            Kept::Sync => open("sync"),
-            Kept::Interval => open("1h"),
-            Kept::None => open("none"),
+            KeepMode::Memory => EmbeddedLedger::in_memory(catalog(), 64 << 20).unwrap(),
+            KeepMode::Sync => open("sync"),
+            KeepMode::Interval => open("1h"),
+            KeepMode::None => open("none"),
         });
     }
 }
@@ -45,7 +45,7 @@ impl HomeUnderTest for Home {
     }
 
     fn reopen(&mut self) -> bool {
-        if self.kept == Kept::Memory {
+        if self.kept == KeepMode::Memory {
             return false;
         }
         self.ledger().close().unwrap();
@@ -55,7 +55,7 @@ impl HomeUnderTest for Home {
     }
 
     fn crash(&mut self, seed: u64) -> bool {
-        if !matches!(self.kept, Kept::Sync | Kept::Interval) {
+        if !matches!(self.kept, KeepMode::Sync | KeepMode::Interval) {
             return false;
         }
         let image = self.device.crash(seed);
@@ -68,7 +68,7 @@ impl HomeUnderTest for Home {
     fn settle(&self) {}
 
     fn keeps_every_answer(&self) -> bool {
-        self.kept == Kept::Sync
+        self.kept == KeepMode::Sync
     }
 
     fn marks_expire(&self) -> bool {
@@ -79,10 +79,10 @@ impl HomeUnderTest for Home {
 #[test]
 fn random_histories_agree_with_a_list_of_events() {
     for seed in 0..8 {
-        check(seed, &mut Home::new(Kept::Memory, 64 << 20));
+        check(seed, &mut Home::new(KeepMode::Memory, 64 << 20));
         // With 4 KiB nearly every cell is read back each time, and segments are merged all the while.
         for memory_bytes in [4 << 10, 64 << 20] {
-            for kept in [Kept::Sync, Kept::Interval, Kept::None] {
+            for kept in [KeepMode::Sync, KeepMode::Interval, KeepMode::None] {
                 check(seed, &mut Home::new(kept, memory_bytes));
             }
         }

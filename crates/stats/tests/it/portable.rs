@@ -15,11 +15,11 @@ use crate::support::{
     options, peek, request, statistic, windows,
 };
 
-const TRACK: Kind = Kind(5);
-const FULL_TRACK: Kind = Kind(6);
+const AGGREGATE: Kind = Kind(5);
+const FULL_AGGREGATE: Kind = Kind(6);
 const APPROX: Kind = Kind(7);
 const EVIDENCE: Kind = Kind(8);
-const KINDS: [Kind; 8] = [MASS, VISITS, DISTINCT, TRACK, FULL_TRACK, APPROX, EVIDENCE, LAST];
+const KINDS: [Kind; 8] = [MASS, VISITS, DISTINCT, AGGREGATE, FULL_AGGREGATE, APPROX, EVIDENCE, LAST];
 
 /// All forms of statistic.
 fn all_forms() -> Catalog {
@@ -43,8 +43,8 @@ fn all_forms() -> Catalog {
     ];
     let full = AggregateLayout::new(columns, Span::hours(1)).unwrap();
     let approx = Measure::approx("1m x 3".parse().unwrap(), vec![Span::minutes(1), Span::minutes(4)], 10);
-    builder.add(SPACE, TRACK, statistic("seen", "user", Measure::Aggregate(plain))).unwrap();
-    builder.add(SPACE, FULL_TRACK, statistic("amount", "card", Measure::Aggregate(full))).unwrap();
+    builder.add(SPACE, AGGREGATE, statistic("seen", "user", Measure::Aggregate(plain))).unwrap();
+    builder.add(SPACE, FULL_AGGREGATE, statistic("amount", "card", Measure::Aggregate(full))).unwrap();
     builder.add(SPACE, APPROX, statistic("links", "from.link", approx)).unwrap();
     let evidence = Measure::evidence(Span::hours(1));
     builder.add(SPACE, EVIDENCE, statistic("learned", "token", evidence)).unwrap();
@@ -184,7 +184,7 @@ fn what_two_have_counted_adds_up_to_what_one_would_have() {
     let [left, right, both] = devices.each_ref().map(|device| open(device, all_forms()));
     for (number, event) in without_distinct(events(5, 2000, 30, 1)).into_iter().enumerate() {
         // Decayed sums are rounded, in an order of their own.
-        let exact = |observation: &Observation| observation.key.kind != FULL_TRACK;
+        let exact = |observation: &Observation| observation.key.kind != FULL_AGGREGATE;
         let event = ObserveRequest {
             observations: event.observations.into_iter().filter(exact).collect(),
             ..ObserveRequest::default()

@@ -29,12 +29,12 @@ struct History {
     keys: u64,
     /// A write has failed: the store answers, and no more.
     dead: bool,
-    seen: Seen,
+    seen: SeenCounts,
 }
 
 /// The counts of the events that the histories have come by.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct SeenCounts {
     evictions: u64,
     merged: u64,
     expired: u64,
@@ -74,7 +74,7 @@ impl History {
             clock: HOUR,
             keys,
             dead: false,
-            seen: Seen::default(),
+            seen: SeenCounts::default(),
         }
     }
 
@@ -274,7 +274,7 @@ impl History {
     }
 }
 
-fn run(seed: u64) -> Seen {
+fn run(seed: u64) -> SeenCounts {
     let mut history = History::new(seed);
     for step in 0..150 {
         history.context = format!("seed {seed}, step {step}");
@@ -289,7 +289,7 @@ fn run(seed: u64) -> Seen {
 
 #[test]
 fn random_histories_of_the_store_agree_with_a_map() {
-    let mut all = Seen::default();
+    let mut all = SeenCounts::default();
     for seed in 0..150 {
         let seen = run(seed);
         all.evictions += seen.evictions;
@@ -299,7 +299,7 @@ fn random_histories_of_the_store_agree_with_a_map() {
         all.failed += seen.failed;
         all.crashes += seen.crashes;
     }
-    let Seen { evictions, merged, expired, full, failed, crashes } = all;
+    let SeenCounts { evictions, merged, expired, full, failed, crashes } = all;
     let rare = [evictions, merged, expired, full, failed, crashes].into_iter().min();
     assert!(rare > Some(50), "{all:?}");
 }

@@ -279,12 +279,12 @@ fn tell(
         (
             "learned as good",
             HumanCount(report.known.good).to_string(),
-            HumanCount(report.lessons.good).to_string(),
+            HumanCount(report.examples.good).to_string(),
         ),
         (
             "learned as bad",
             HumanCount(report.known.bad).to_string(),
-            HumanCount(report.lessons.bad).to_string(),
+            HumanCount(report.examples.bad).to_string(),
         ),
         ("good, taken for bad", wrong(good_wrong, good), wrong(new.good_wrong, new.good)),
         ("bad, taken for good", wrong(bad_wrong, bad), wrong(new.bad_wrong, new.bad)),

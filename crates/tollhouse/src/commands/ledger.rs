@@ -70,9 +70,9 @@ pub(crate) fn run(args: LedgerArgs) -> Result<Exit, CommandError> {
     }
     let failed = |error: EngineOpenError| stopped(&error, "leave the names as they are");
     if let Some([old, new]) = args.rename.as_deref() {
-        let renamed = directory.change_numbers(|register| {
-            let old = register.find(old)?.clone();
-            register.rename(&old, new)?;
+        let renamed = directory.change_numbers(|registry| {
+            let old = registry.find(old)?.clone();
+            registry.rename(&old, new)?;
             Ok(old)
         });
         let old = renamed.map_err(failed)?;
@@ -82,9 +82,9 @@ pub(crate) fn run(args: LedgerArgs) -> Result<Exit, CommandError> {
         return Ok(Exit::Fine);
     }
     if let Some(name) = &args.drop {
-        let dropped = directory.change_numbers(|register| {
-            let name = register.find(name)?.clone();
-            register.drop_name(&name)?;
+        let dropped = directory.change_numbers(|registry| {
+            let name = registry.find(name)?.clone();
+            registry.drop_name(&name)?;
             Ok(name)
         });
         say(format_args!("{} starts from zero when it is used again", dropped.map_err(failed)?));

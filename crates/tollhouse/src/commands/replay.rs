@@ -279,7 +279,7 @@ fn local(
         let (mut read, mut events) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
         for (number, ready) in batch {
             match ready {
-                Ok(Ready { prepared, warnings, source }) => {
+                Ok(ReplayEvent { prepared, warnings, source }) => {
                     read.push((number, warnings, source));
                     events.push(prepared);
                 }
@@ -305,10 +305,10 @@ fn local(
 }
 
 /// Lines with their numbers, each ready to be decided or with what is wrong with it.
-pub(super) type PreparedBatch = Vec<(u64, Result<Ready, String>)>;
+pub(super) type ReplayEvents = Vec<(u64, Result<ReplayEvent, String>)>;
 
 /// An event that can be decided.
-pub(super) struct Ready {
+pub(super) struct ReplayEvent {
     pub(super) prepared: PreparedEvent,
     /// The warnings about the event's fields.
     warnings: Vec<String>,
@@ -324,16 +324,16 @@ pub(super) fn each_batch(
     reader: Box<dyn BufRead + Send>,
     threads: ThreadsOption,
     size: u16,
-    mut take: impl FnMut(io::Result<PreparedBatch>) -> Result<(), CommandError>,
+    mut take: impl FnMut(io::Result<ReplayEvents>) -> Result<(), CommandError>,
 ) -> Result<Exit, CommandError> {
-    let prepare = |batch: io::Result<Vec<NumberedLine>>| -> io::Result<PreparedBatch> {
+    let prepare = |batch: io::Result<Vec<NumberedLine>>| -> io::Result<ReplayEvents> {
         let prepared = batch?.into_iter().map(|(number, line)| {
             let event = parse(local.engine(), pipeline, form, &line);
             let ready = event.map(|(event, warnings)| {
                 let time = pipeline.header.time(&event).or(event.time);
                 let arrival = time.unwrap_or_else(clock::now);
                 let source = source(&event).cloned();
-                Ready { prepared: local.engine().prepare(pipeline, event, arrival), warnings, source }
+                ReplayEvent { prepared: local.engine().prepare(pipeline, event, arrival), warnings, source }
             });
             (number, ready)
         });

@@ -339,8 +339,8 @@ fn shown(out: &mut Output, review: &ReviewJson) -> Result<(), CommandError> {
         let by = of.by.as_deref().map(|by| format!(" by {}", printable(by))).unwrap_or_default();
         out.line(format_args!("  {}  escalated{by}: {}", of.time, printable(&of.why)))?;
     }
-    for word in &review.words {
-        out.line(format_args!("  {}  {} by {}", word.time, word.verdict, printable(&word.by)))?;
+    for vote in &review.votes {
+        out.line(format_args!("  {}  {} by {}", vote.time, vote.verdict, printable(&vote.by)))?;
     }
     for comment in &review.comments {
         let (by, text) = (printable(&comment.by), printable(&comment.text));

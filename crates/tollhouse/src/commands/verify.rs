@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use engine::{DirectoryPart, DirectoryVerification, LooseModes, Missing, Repairs};
+use engine::{DirectoryPart, DirectoryVerification, LooseModes, MissingFile, Repairs};
 use event::Span;
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use journal::MissingRecords;
@@ -348,7 +348,7 @@ fn damage(verified: &DirectoryVerification) -> Vec<VerifyDamage> {
     for (path, why) in settings {
         all.push(VerifyDamage { cost: why.clone(), ..VerifyDamage::file(path.display().to_string()) });
     }
-    for Missing { file, cost } in missing {
+    for MissingFile { file, cost } in missing {
         all.push(VerifyDamage {
             cost: format!("missing, and with it {cost}"),
             ..VerifyDamage::file((*file).to_owned())

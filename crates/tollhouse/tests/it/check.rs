@@ -113,7 +113,7 @@ fn only_what_is_not_accepted_is_printed() {
             "{{\"time\": \"2026-05-17T10:00:00Z\", \"client\": {{\"ip\": \"192.0.2.7\"}}, \"http\": {{\"method\": \"{method}\", \"path\": \"/\", \"agent\": \"{agent}\"}}}}\n"
         )
     };
-    let events = event("GET", "Mozilla/5.0") + &event("TRACK", "");
+    let events = event("GET", "Mozilla/5.0") + &event("AGGREGATE", "");
     let ran = run(["replay", "--json", "-"], &events).expect(0);
     let lines: Vec<u64> = ran.json().iter().map(|object| object["line"].as_u64().unwrap()).collect();
     assert_eq!(lines, [2], "{}", ran.stderr);

@@ -542,7 +542,7 @@ fn message(number: usize) -> String {
     )
 }
 
-/// The lesson up to which each linear model of a node has learned; `None` while it lacks any.
+/// The example up to which each linear model of a node has learned; `None` while it lacks any.
 fn models(server: &Server) -> Option<Vec<u64>> {
     let nodes = json(&call(server, "/v1/nodes", None).1);
     let nodes = nodes["nodes"].as_array().unwrap();
@@ -1075,8 +1075,9 @@ fn a_mail_report_reaches_the_decision_of_another_node_once() {
     let message =
         "From: Ann <ann@example.org>\r\nTo: bob@example.net\r\nSubject: An offer\r\n\r\nBuy now.\r\n";
     let stored = process(message);
-    let ticket = stored.lines().find_map(|line| line.strip_prefix("X-Tollhouse-Id: ")).expect("a signed id");
-    let id = ticket.trim().split_once('-').unwrap().0;
+    let signed_id =
+        stored.lines().find_map(|line| line.strip_prefix("X-Tollhouse-Id: ")).expect("a signed id");
+    let id = signed_id.trim().split_once('-').unwrap().0;
     let report = |server: &Server| {
         let url = format!("{}/v1/report?pipeline=mail", server.url);
         let request = ureq::http::Request::post(url).header("content-type", "message/rfc822");

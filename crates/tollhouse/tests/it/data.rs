@@ -161,7 +161,7 @@ fn a_configuration_is_checked() {
     let ran = run(["config", "check", &rule], "").expect(1);
     assert!(ran.stderr.contains(&format!("{rule}:5:9: error: ")), "{}", ran.stderr);
     assert!(ran.stderr.contains("`mail.size`"), "{}", ran.stderr);
-    // To a command that wanted to work by it, the same is an error of its surroundings.
+    // To a command that wanted to work by it, the same is an error of its environment.
     run(["check", "--config", &bad, "-"], MESSAGE).expect(2);
 }
 

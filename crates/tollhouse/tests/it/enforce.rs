@@ -142,8 +142,8 @@ fn in_namespace(test: &str, probe: &[&str], work: impl FnOnce()) {
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
-    let is_told = |line: &&str| line.starts_with("skipped: ") || line.starts_with("from a line");
-    for line in text(&output.stdout).lines().filter(is_told) {
+    let is_reported = |line: &&str| line.starts_with("skipped: ") || line.starts_with("from a line");
+    for line in text(&output.stdout).lines().filter(is_reported) {
         println!("{line}");
     }
 }

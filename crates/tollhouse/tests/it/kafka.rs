@@ -201,7 +201,7 @@ impl Follower {
     }
 
     #[track_caller]
-    fn wait_until_said(&self, text: &str) {
+    fn wait_until_logged(&self, text: &str) {
         let began = Instant::now();
         while !self.read("said").contains(text) {
             assert!(began.elapsed() < PATIENCE, "`{text}` was not said: {}", self.read("said"));
@@ -377,16 +377,16 @@ fn a_topic_that_changes_is_followed() {
     let mut child = follower.start();
     follower.wait(&mut child, &server, 2);
     broker.broker.crash(0);
-    follower.wait_until_said("it is asked again until it answers");
+    follower.wait_until_logged("it is asked again until it answers");
     broker.broker.restart(0);
     broker.append(0, 2..3);
     follower.wait(&mut child, &server, 3);
-    follower.wait_until_said("Kafka answers again");
+    follower.wait_until_logged("Kafka answers again");
     assert_eq!(broker.broker.add_partitions(TOPIC, 2), 1);
     broker.append(1, 3..5);
     follower.wait(&mut child, &server, 5);
     assert!(broker.broker.delete_topic(TOPIC) && broker.broker.create_topic(TOPIC, 2));
-    follower.wait_until_said("the topic `logs` was recreated");
+    follower.wait_until_logged("the topic `logs` was recreated");
     broker.append(0, 5..9);
     follower.wait(&mut child, &server, 9);
     end(child, Signal::TERM);

@@ -84,9 +84,9 @@ fn odds(server: &Server, text: &str, agent: &ureq::Agent) -> (Option<f64>, Strin
     (told["facts"]["learned.linear"].as_f64(), id)
 }
 
-/// A linear model knows each lesson that was answered after every kill, and learns none twice.
+/// A linear model knows each example that was answered after every kill, and learns none twice.
 #[test]
-fn a_linear_model_knows_every_lesson_that_was_answered() {
+fn a_linear_model_knows_every_example_that_was_answered() {
     let data = Data::new(&["comments"]);
     let start = || Server::start(&data.path(), &["--set", "ledger.durability=sync"]);
     let texts = [
@@ -120,7 +120,7 @@ fn a_linear_model_knows_every_lesson_that_was_answered() {
     }
     let made = data.run(&["learn", "--from-journal", "--json"], "").expect(0).stdout;
     let made: serde_json::Value = serde_json::from_str(&made).unwrap();
-    assert_eq!(made["lessons"], serde_json::json!({"good": 4, "bad": 4}), "{made}");
+    assert_eq!(made["examples"], serde_json::json!({"good": 4, "bad": 4}), "{made}");
     assert_eq!((&made["adopt"], &made["undescribed"]), (&true.into(), &0.into()), "{made}");
     let server = start();
     let agent = ureq::Agent::new_with_defaults();
@@ -132,7 +132,7 @@ fn a_linear_model_knows_every_lesson_that_was_answered() {
     assert!(shown.contains("good, taken for bad") && shown.contains("0 of 2"), "{shown}");
     let made = run([&asked[..], &["--json"]].concat(), "").expect(0).stdout;
     let made: serde_json::Value = serde_json::from_str(&made).unwrap();
-    assert_eq!((&made["adopt"], &made["lessons"]), (&true.into(), &made["known"]), "{made}");
+    assert_eq!((&made["adopt"], &made["examples"]), (&true.into(), &made["known"]), "{made}");
     let known = odds(&server, probe, &agent).0;
     assert_eq!(server.end(Signal::KILL), None);
     let server = start();

@@ -60,7 +60,7 @@ fn a_name_is_changed_with_what_was_counted_of_it() {
     assert_eq!(listed.stdout, "1/kind/user 1\n1/kind/other 2\n");
     data.run(&["ledger", "names", "--rename", "user", "account"], "").expect(0);
     let gone = data.run(&["ledger", "names", "--rename", "user", "account"], "").expect(2);
-    assert!(gone.stderr.contains("no name in the register is `user`"), "{}", gone.stderr);
+    assert!(gone.stderr.contains("no name in the registry is `user`"), "{}", gone.stderr);
     data.run(&["ledger", "names", "--drop", "kind/other"], "").expect(0);
     fs::write(&config, site(&["other", "account"])).unwrap();
     let server = Server::start(&data.path(), &[]);

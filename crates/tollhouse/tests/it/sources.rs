@@ -117,13 +117,13 @@ fn a_source_that_cannot_be_read_says_so_and_goes_on_later() {
     assert_eq!(server.end(Signal::TERM), Some(0));
     fs::write(data.path().join("sources.json"), "nothing").unwrap();
     let server = Server::start(&data.path(), &[]);
-    let is_told = || get(&server, "/readyz").contains("sources.json is damaged");
-    assert!(is_told(), "{}", get(&server, "/readyz"));
+    let is_reported = || get(&server, "/readyz").contains("sources.json is damaged");
+    assert!(is_reported(), "{}", get(&server, "/readyz"));
     assert!(data.path().join("sources.json.damaged").exists());
     wait_until("all lines", || status(&server)["lines"] == 1);
     // That they were lost stays true once they are written anew.
     wait_until("the positions", || data.path().join("sources.json").exists());
-    assert!(is_told(), "{}", get(&server, "/readyz"));
+    assert!(is_reported(), "{}", get(&server, "/readyz"));
     assert_eq!(seen(&server), 1);
 }
 

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use crate::program::{Data, MESSAGE, command, run};
 
 #[test]
-fn misuse_is_told_apart_from_trouble_with_data() {
+fn misuse_is_told_apart_from_failure_with_data() {
     for args in [
         ["frobnicate"].as_slice(),
         &[],

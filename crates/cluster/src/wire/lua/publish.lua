@@ -1,7 +1,7 @@
--- Puts a snapshot of a model in the place of the last, cuts off lessons before it, and gives back the lease.
--- KEYS[1] the stream, KEYS[2] the lease, KEYS[3] pieces of snapshots; ARGV: the lease; the number and the identity of the last lesson
--- in the snapshot; its description, which begins with that number; how many lessons stay before it, or -1 for a stream that begins
--- with it; for such a stream the head that is known; most lessons to cut off at once.
+-- Puts a snapshot of a model in the place of the last, cuts off training examples before it, and gives back the lease.
+-- KEYS[1] the stream, KEYS[2] the lease, KEYS[3] pieces of snapshots; ARGV: the lease; the number and the identity of the last training example
+-- in the snapshot; its description, which begins with that number; how many training examples stay before it, or -1 for a stream that begins
+-- with it; for such a stream the head that is known; most training examples to cut off at once.
 -- Answers 0 if the lease has ended or the stream is another one, 1 if it is done, 2 if there is more to cut off.
 local stream, lease, pieces = KEYS[1], KEYS[2], KEYS[3]
 if redis.call('GET', lease) ~= ARGV[1] then return 0 end
@@ -24,8 +24,8 @@ else
   local origin
   for cut = base + 1, to do
     local field = string.format('%.0f', cut)
-    local lesson = redis.call('HGET', stream, field) or ''
-    bytes, origin = bytes - #lesson, string.sub(lesson, 1, 16)
+    local example = redis.call('HGET', stream, field) or ''
+    bytes, origin = bytes - #example, string.sub(example, 1, 16)
     redis.call('HDEL', stream, field)
   end
   redis.call('HSET', stream, 'snapshot', ARGV[4])

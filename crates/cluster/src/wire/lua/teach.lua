@@ -1,6 +1,6 @@
--- Puts lessons of one sender behind those of a model's stream, but for those that are there.
--- KEYS[1] the stream, KEYS[2] the senders; ARGV: the sender, the length of the stream as it knows it, most lessons and bytes of a
--- stream, most senders, then the number and the bytes of each lesson, of which the first 16 are its identity.
+-- Puts training examples of one sender behind those of a model's stream, but for those that are there.
+-- KEYS[1] the stream, KEYS[2] the senders; ARGV: the sender, the length of the stream as it knows it, most training examples and bytes of a
+-- stream, most senders, then the number and the bytes of each training example, of which the first 16 are its identity.
 local stream, senders, sender = KEYS[1], KEYS[2], ARGV[1]
 local state = redis.call('HMGET', stream, 'head', 'base', 'bytes')
 local head, base, bytes = tonumber(state[1] or '0'), tonumber(state[2] or '0'), tonumber(state[3] or '0')
@@ -9,14 +9,14 @@ local last = known and tonumber(string.match(known, '^%d+')) or 0
 if head < tonumber(ARGV[2]) then return { last, 0, 1 } end
 local full, added = 0, 0
 for at = 6, #ARGV, 2 do
-  local number, lesson = tonumber(ARGV[at]), ARGV[at + 1]
+  local number, example = tonumber(ARGV[at]), ARGV[at + 1]
   if number > last then
-    if head - base >= tonumber(ARGV[3]) or bytes + #lesson > tonumber(ARGV[4]) then
+    if head - base >= tonumber(ARGV[3]) or bytes + #example > tonumber(ARGV[4]) then
       full = 1
       break
     end
-    head, bytes, last, added = head + 1, bytes + #lesson, number, added + 1
-    redis.call('HSET', stream, string.format('%.0f', head), lesson)
+    head, bytes, last, added = head + 1, bytes + #example, number, added + 1
+    redis.call('HSET', stream, string.format('%.0f', head), example)
   end
 end
 if added > 0 then

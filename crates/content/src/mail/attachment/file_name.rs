@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn names_are_read() {
-        for (name, runs, is_double, is_disguised) in [
+        for (name, runs, is_double, is_obfuscated) in [
             ("Invoice.PDF.exe", true, true, false),
             ("invoice.pdf", false, false, false),
             ("exe", false, false, false),
@@ -124,7 +124,7 @@ mod tests {
             let read = FileName::read(name);
             assert_eq!(
                 (read.runs, read.is_double, read.is_obfuscated),
-                (runs, is_double, is_disguised),
+                (runs, is_double, is_obfuscated),
                 "{name:?}"
             );
         }

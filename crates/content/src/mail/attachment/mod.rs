@@ -552,7 +552,7 @@ impl Attachments {
             (columns.executable_attachment, self.executable),
             (columns.executable_content, self.executable_content),
             (columns.double_extension, self.double),
-            (columns.attachment_disguised, self.obfuscated),
+            (columns.attachment_obfuscated, self.obfuscated),
             (columns.attachment_mismatch, self.belied),
             (columns.archive_executable, self.packed.executable),
             (columns.archive_encrypted, self.packed.is_encrypted),

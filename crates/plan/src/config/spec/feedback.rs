@@ -108,7 +108,7 @@ pub(super) const FEEDBACK: Section = Section {
         "CLASS",
         SettingType::List(&SettingType::Text),
         "Counters (raised by the reporter's weight), distinct counts of such events' values, and values for \
-        tracks with `observe = false`, such as `karma by -20`. `none` is no class: it withdraws feedback",
+        aggregates with `observe = false`, such as `karma by -20`. `none` is no class: it withdraws feedback",
     )],
 };
 

@@ -405,7 +405,7 @@ pub(super) const LISTENER: Section = Section {
         )
         .only("protocol", &["rspamd", "spamc", "resp"]),
         setting(
-            "ticket",
+            "signed_id",
             SettingType::Bool,
             Some("true"),
             "Add the field `X-Tollhouse-Id`, by which reports (`/v1/report`) find the decision. One already \

@@ -10,7 +10,7 @@ const PART: &[SettingSpec] = &[
         "decayed",
         SettingType::Span,
         None,
-        "Half-life of a decayed sum of the track of `kind`; the sum may be negative",
+        "Half-life of a decayed sum of the aggregate of `kind`; the sum may be negative",
     ),
     setting("kind", SettingType::Name, None, "Kind with the same fields as `of`. Default: `of`"),
     required("weight", SettingType::Float, "Weight of one: positive for the key, negative against it"),

@@ -2,7 +2,7 @@
 
 use super::{ACTIONS, Section, SectionForm, SettingSpec, SettingType, required, setting};
 
-/// The columns that a track keeps, but for decayed sums.
+/// The columns that an aggregate keeps, but for decayed sums.
 const COLUMNS: &[&str] = &["first", "last", "count", "sum", "min", "max"];
 
 /// Most keys that a sketch is made for.
@@ -87,7 +87,7 @@ pub(super) const STATISTIC: Section = Section {
     form: SectionForm::List("name"),
     node: false,
     doc: "A statistic for every key of its kinds: counters over windows (`counts` and `windows`), or an \
-        aggregate (`track` and `keep`).",
+        aggregate (`aggregate` and `keep`).",
     settings: &[
         required("name", SettingType::Name, "Its name"),
         required(
@@ -114,7 +114,7 @@ pub(super) const STATISTIC: Section = Section {
             "Trailing windows to read and journal for every event, beside those that rules use",
         ),
         setting(
-            "track",
+            "aggregate",
             SettingType::List(&SettingType::Choice(COLUMNS)),
             None,
             "Instead of `counts` and `windows`: values over all events of a key, all read and journalled for \
@@ -124,7 +124,7 @@ pub(super) const STATISTIC: Section = Section {
             "value",
             SettingType::Name,
             None,
-            "Integer fact (float with `decimals`) for a track's `sum`, `min`, `max` and decayed sums, and \
+            "Integer fact (float with `decimals`) for an aggregate's `sum`, `min`, `max` and decayed sums, and \
             for `amounts`",
         ),
         setting(
@@ -145,20 +145,20 @@ pub(super) const STATISTIC: Section = Section {
             "observe",
             SettingType::Bool,
             None,
-            "`false`: events add nothing to the track; only rule effects such as `add karma by -20`, \
+            "`false`: events add nothing to the aggregate; only rule effects such as `add karma by -20`, \
             verdicts and feedback do",
         ),
         setting(
             "decay",
             SettingType::List(&SettingType::Span),
             None,
-            "Half-lives (at most four) of a track's decayed sums, of `value` or else of the number of events",
+            "Half-lives (at most four) of an aggregate's decayed sums, of `value` or else of the number of events",
         ),
         setting(
             "keep",
             SettingType::Span,
             None,
-            "How long to keep a key after its last event. Required with `track`; default for counters: the \
+            "How long to keep a key after its last event. Required with `aggregate`; default for counters: the \
             longest tier",
         ),
         setting(
@@ -258,7 +258,7 @@ pub(super) const SETTLE: Section = Section {
     form: SectionForm::Map,
     node: false,
     doc: "Counters of verdicts: each counter, and the actions that raise it. `\"karma by -5\"` instead of a \
-        counter adds a value to a track with `observe = false`.",
+        counter adds a value to an aggregate with `observe = false`.",
     settings: &[required(
         "COUNTER",
         SettingType::List(&SettingType::Choice(ACTIONS)),

@@ -50,7 +50,7 @@ impl SourceTask {
     pub(super) fn run(self) {
         let Some((mut reader, mut input)) = self.open() else { return };
         let mut told = Instant::now();
-        let mut is_told = true;
+        let mut is_reported = true;
         while !self.is_stopped() {
             let chunks = self.poll(&mut input);
             let is_idle = chunks.is_empty();
@@ -69,14 +69,14 @@ impl SourceTask {
                     return;
                 }
                 commit(&mut input, head);
-                is_told = false;
+                is_reported = false;
             }
             // Buckets are large. What is read again after a crash goes through those of then, and comes to the same events.
             let tell = if reader.has_buckets() { TELL_BUCKETS } else { TELL };
             let is_quiet = is_idle && !reader.has_buckets();
-            if !is_told && (is_quiet || told.elapsed() >= tell) {
+            if !is_reported && (is_quiet || told.elapsed() >= tell) {
                 self.tell(&reader, &input);
-                (is_told, told) = (true, Instant::now());
+                (is_reported, told) = (true, Instant::now());
             }
             if is_idle {
                 self.rest(&mut input);

@@ -105,8 +105,8 @@ async fn check(
     let undecided = || response_of(undecided(&node, &plan.forwards[at]));
     let place = match listener.place(Caller::of_peer(peer)) {
         Ok(place) => place,
-        Err(trouble) => {
-            node.metrics.listener_failure(&listener.plan.name, trouble.name());
+        Err(failure) => {
+            node.metrics.listener_failure(&listener.plan.name, failure.name());
             return Ok(undecided().await);
         }
     };
@@ -125,8 +125,8 @@ async fn check(
     };
     match listener.within_timeout(work).await {
         Ok(answer) => Ok(answer),
-        Err(trouble) => {
-            node.metrics.listener_failure(&listener.plan.name, trouble.name());
+        Err(failure) => {
+            node.metrics.listener_failure(&listener.plan.name, failure.name());
             Ok(undecided().await)
         }
     }

@@ -132,7 +132,7 @@ async fn should_rate_limit(
     caller: Caller,
     request: RateLimitRequest,
 ) -> Result<RateLimitResponse, Status> {
-    let place = listener.place(caller).map_err(|trouble| Status::unavailable(trouble.to_string()))?;
+    let place = listener.place(caller).map_err(|failure| Status::unavailable(failure.to_string()))?;
     let (node, now) = (Arc::clone(&listener.node), listener.node.now());
     let plan = node.engine.plan();
     let asked = EnvoyRequest::new(&node.engine, &plan.envoy, request)?;
@@ -148,7 +148,7 @@ async fn should_rate_limit(
     };
     match listener.within_timeout(work).await {
         Ok(answer) => answer.ok_or_else(|| Status::unavailable("limits cannot be counted now")),
-        Err(trouble) => Err(Status::unavailable(trouble.to_string())),
+        Err(failure) => Err(Status::unavailable(failure.to_string())),
     }
 }
 

@@ -24,17 +24,17 @@ const ALONE: &str = "send one member, and nothing behind it";
 
 /// A reason for which zstd is not unpacked.
 enum BodyRejection {
-    Packing(DecompressError),
+    Encoding(DecompressError),
     Body(HttpFailure),
 }
 
 impl From<DecompressError> for BodyRejection {
     fn from(error: DecompressError) -> BodyRejection {
-        BodyRejection::Packing(error)
+        BodyRejection::Encoding(error)
     }
 }
 
-/// The packing of a body.
+/// The content encoding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BodyEncoding {
     Gzip,
@@ -222,8 +222,8 @@ fn unpack(
         BodyEncoding::Zstd => {
             let push = |piece: &[u8]| push(piece).map_err(BodyRejection::Body);
             zstd_pieces(&packed.bytes, Frames::One, &budget, push).map_err(|refused| match refused {
-                BodyRejection::Packing(DecompressError::TooCostly) => too_costly(),
-                BodyRejection::Packing(_) => damaged().help(ALONE),
+                BodyRejection::Encoding(DecompressError::TooCostly) => too_costly(),
+                BodyRejection::Encoding(_) => damaged().help(ALONE),
                 BodyRejection::Body(failure) => failure,
             })?;
         }

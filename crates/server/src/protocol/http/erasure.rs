@@ -43,7 +43,7 @@ pub(crate) async fn erase(
     note("keys", erasure::shown_keys(&order).join(","));
     note("dry_run", request.dry_run.to_string());
     note("reset", request.reset.to_string());
-    let is_alone = node.engine.node_register().is_none();
+    let is_alone = node.engine.node_registry().is_none();
     // The node that was asked erases what is shared.
     order.has_statistics = relayed.is_none();
     order.is_reset = request.reset;

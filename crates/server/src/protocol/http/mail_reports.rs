@@ -120,8 +120,9 @@ async fn take(
         None => mails(raw, report, &[&by, sender])?,
     };
     for mail in mails {
-        let ticket = arf::fields(&mail, ID_FIELD).iter().find_map(|ticket| engine.decision_of(ticket));
-        if let Some(id) = ticket {
+        let signed_id =
+            arf::fields(&mail, ID_FIELD).iter().find_map(|signed_id| engine.decision_of(signed_id));
+        if let Some(id) = signed_id {
             let outcome = match engine.feedback(id, feedback, now).await {
                 Ok(outcome) => Some(api::FeedbackOutcomeJson::new(id.to_string(), class.to_owned(), outcome)),
                 Err(FeedbackError::Lookup(DecisionLookupError::NoDecision(_))) => {

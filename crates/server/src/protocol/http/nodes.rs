@@ -24,7 +24,7 @@ use crate::core::relay;
     responses((status = 200, description = "The nodes", body = api::NodesJson), ProblemResponses),
 )]
 pub(crate) async fn nodes(State(node): State<Arc<Node>>) -> Json<api::NodesJson> {
-    let own = node.engine.node_register().map(|register| register.number());
+    let own = node.engine.node_registry().map(|registry| registry.number());
     let known = node.peers.nodes();
     let this = described(own, &node.entry(None, 0), None, true);
     let others = known.iter().filter(|(number, _)| Some(**number) != own);

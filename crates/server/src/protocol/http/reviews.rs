@@ -423,7 +423,7 @@ pub(crate) async fn comment(
     operation_id = "review_decide",
     params(("id" = String, Path, description = "The decision's id")),
     request_body = api::ReviewDecisionJson,
-    responses((status = 200, description = "The word is taken", body = api::ReviewedJson), ProblemResponses),
+    responses((status = 200, description = "The vote is taken", body = api::ReviewedJson), ProblemResponses),
 )]
 pub(crate) async fn decide(
     State(node): State<Arc<Node>>,
@@ -439,8 +439,8 @@ pub(crate) async fn decide(
     let engine = Arc::clone(&node.engine);
     // The decision is read from the journal, which blocks.
     let reviewed = node.lookups.run(node.timeout() / 2, move |_| {
-        let word = ReviewInput { by: &by, verdict: body.verdict, class: body.class.as_deref() };
-        Handle::current().block_on(engine.decide_review(id, word, now))
+        let vote = ReviewInput { by: &by, verdict: body.verdict, class: body.class.as_deref() };
+        Handle::current().block_on(engine.decide_review(id, vote, now))
     });
     Ok(Json(ReviewedJson::new(reviewed.await??, &node.engine.plan().node.review, now)))
 }
@@ -469,9 +469,9 @@ pub(crate) async fn decide_alike(
     note("verdict", verdict.to_string());
     note("dry_run", dry_run.to_string());
     let key = key(&node, pipeline.as_deref(), &kind, &value)?;
-    let word = ReviewInput { by: &by, verdict, class: class.as_deref() };
+    let vote = ReviewInput { by: &by, verdict, class: class.as_deref() };
     let judged_by = node.pipeline(pipeline.as_deref())?;
-    node.engine.check_review_class(&judged_by, word)?;
+    node.engine.check_review_class(&judged_by, vote)?;
     let plan = node.engine.plan();
     let review = &plan.node.review;
     let alike = node.engine.reviews().alike(key, (&by, verdict), limit, review, now);
@@ -481,8 +481,8 @@ pub(crate) async fn decide_alike(
     } else {
         let engine = Arc::clone(&node.engine);
         let taken = node.lookups.run(node.timeout() / 2, move |_| {
-            let word = ReviewInput { by: &by, verdict, class: class.as_deref() };
-            Handle::current().block_on(engine.decide_reviews_alike(alike, word, now))
+            let vote = ReviewInput { by: &by, verdict, class: class.as_deref() };
+            Handle::current().block_on(engine.decide_reviews_alike(alike, vote, now))
         });
         let (reviewed, passed_over) = taken.await?;
         (reviewed.into_iter().map(|taken| taken.item).collect(), passed_over)

@@ -51,7 +51,7 @@ impl MailAnswer {
     pub(crate) fn of(
         plan: &ListenerPlan<MailPlan>,
         outcome: &MessageOutcome,
-        ticket: &IdFieldAction,
+        signed_id: &IdFieldAction,
     ) -> MailAnswer {
         let mut answer = match outcome {
             MessageOutcome::Decided(decision) => decided(plan, decision),
@@ -69,8 +69,8 @@ impl MailAnswer {
                 text: String::new(),
             };
         }
-        match ticket {
-            IdFieldAction::Write(ticket) => answer.fields.push((ID_FIELD, ticket.clone())),
+        match signed_id {
+            IdFieldAction::Write(signed_id) => answer.fields.push((ID_FIELD, signed_id.clone())),
             IdFieldAction::Remove => {}
             IdFieldAction::Leave => answer.stale.retain(|name| *name != ID_FIELD),
         }
@@ -278,8 +278,8 @@ mod tests {
         check("act = \"tag\"", Action::Accept, MailReply::Pass);
         check("act = \"none\"", Action::Reject, MailReply::Pass);
         let (silent, engine) = plan("act = \"none\"");
-        let ticket = IdFieldAction::Write("1-2".to_owned());
-        let answer = MailAnswer::of(&silent, &decision(&engine, Action::Reject, 9.0, &[]), &ticket);
+        let signed_id = IdFieldAction::Write("1-2".to_owned());
+        let answer = MailAnswer::of(&silent, &decision(&engine, Action::Reject, 9.0, &[]), &signed_id);
         assert!(answer.fields.is_empty() && answer.stale.is_empty(), "the message stays as it is");
         let slow = MessageOutcome::FailClosed(DecisionFailure::Slow);
         assert_eq!(MailAnswer::of(&silent, &slow, &IdFieldAction::Remove).reply, MailReply::Pass);
@@ -291,13 +291,13 @@ mod tests {
     }
 
     #[test]
-    fn tickets_are_written_taken_away_or_left() {
+    fn signed_ids_are_written_taken_away_or_left() {
         let (plan, engine) = plan("");
-        let check = |ticket: IdFieldAction, written: Option<&str>, taken: bool| {
-            let answer = MailAnswer::of(&plan, &decision(&engine, Action::Accept, 0.0, &[]), &ticket);
-            assert_eq!(field(&answer, ID_FIELD), written, "{ticket:?}");
-            assert_eq!(answer.stale.contains(&ID_FIELD), taken, "{ticket:?}");
-            assert!(answer.stale.contains(&TOLLHOUSE), "{ticket:?}");
+        let check = |signed_id: IdFieldAction, written: Option<&str>, taken: bool| {
+            let answer = MailAnswer::of(&plan, &decision(&engine, Action::Accept, 0.0, &[]), &signed_id);
+            assert_eq!(field(&answer, ID_FIELD), written, "{signed_id:?}");
+            assert_eq!(answer.stale.contains(&ID_FIELD), taken, "{signed_id:?}");
+            assert!(answer.stale.contains(&TOLLHOUSE), "{signed_id:?}");
         };
         check(IdFieldAction::Write("1-2".to_owned()), Some("1-2"), true);
         check(IdFieldAction::Remove, None, true);

@@ -62,9 +62,9 @@ impl MailLogLine {
                     listener, queue_id, client, from, to, %id, %action, reply, score, rules, ms, "answered"
                 );
             }
-            MessageOutcome::FailOpen(trouble) | MessageOutcome::FailClosed(trouble) => {
+            MessageOutcome::FailOpen(failure) | MessageOutcome::FailClosed(failure) => {
                 let reply = if matches!(outcome, MessageOutcome::FailOpen(_)) { "pass" } else { "defer" };
-                tracing::warn!(listener, queue_id, client, from, to, %trouble, reply, ms, "not decided on");
+                tracing::warn!(listener, queue_id, client, from, to, %failure, reply, ms, "not decided on");
             }
         }
     }

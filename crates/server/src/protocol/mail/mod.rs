@@ -106,17 +106,16 @@ pub(crate) enum LearnError {
 pub(crate) async fn decompressed(
     listener: &MailListener,
     body: MessageBody,
-    packing: MessageEncoding,
+    encoding: MessageEncoding,
 ) -> Result<MessageBody, DecompressError> {
     if !body.is_whole() {
         return Ok(body);
     }
     let max = usize::try_from(listener.plan.settings.body_max).unwrap_or(usize::MAX);
     // Unpacking may cost much more than what came in.
-    let unpacking = listener
-        .node
-        .reading
-        .read(max, move |cancellation| Ok(body.part(&decompress(body.bytes(), packing, max, cancellation)?)));
+    let unpacking = listener.node.reading.read(max, move |cancellation| {
+        Ok(body.part(&decompress(body.bytes(), encoding, max, cancellation)?))
+    });
     listener.deadline().bound(unpacking).await.unwrap_or(Err(DecompressError::Slow))
 }
 
@@ -202,7 +201,7 @@ impl MailListener {
     ) -> MessageOutcome {
         let outcome = match decided {
             Ok(decision) => MessageOutcome::Decided(Box::new(decision)),
-            Err(trouble) => self.undecided(trouble),
+            Err(failure) => self.undecided(failure),
         };
         let (metrics, trace) = (&self.node.metrics, RequestTrace::current());
         metrics.listener_answered(&self.plan.name, outcome.name(), started.elapsed(), trace.as_deref());
@@ -211,7 +210,7 @@ impl MailListener {
     }
 
     /// Returns what becomes of the field that leads reports on a message to what was decided. Mail to nobody but addresses for reports
-    /// keeps the ticket it brings, which is of the message that it reports.
+    /// keeps the signed id it brings, which is of the message that it reports.
     pub(crate) fn id_field_action(&self, decision: Option<RecordId>, recipients: &[String]) -> IdFieldAction {
         let pipeline = self.node.pipeline(Some(&self.plan.settings.pipeline)).ok();
         let reports = pipeline.as_ref().and_then(|of| of.reports.as_ref());
@@ -242,15 +241,15 @@ impl MailListener {
             None => consulting.await,
             Some(trace) => RequestTrace::bound(Some(Arc::clone(trace)), Box::pin(consulting)).await,
         };
-        let (answer, trouble) = match &consulted {
+        let (answer, failure) = match &consulted {
             Ok(consulted) => (consulted.verdict.action.name(), None),
-            Err(trouble) => ("dropped", Some(trouble.name())),
+            Err(failure) => ("dropped", Some(failure.name())),
         };
         self.node.metrics.listener_answered(&self.plan.name, answer, started.elapsed(), trace.as_deref());
         if let Some(trace) = trace {
-            trace.finish_listener("envelope", &self.plan.name, answer, trouble.is_some());
+            trace.finish_listener("envelope", &self.plan.name, answer, failure.is_some());
         }
-        if let Some(reason) = trouble {
+        if let Some(reason) = failure {
             tracing::warn!(listener = self.plan.name, reason, "an envelope was not decided on");
             self.node.metrics.listener_failure(&self.plan.name, reason);
         }
@@ -311,11 +310,11 @@ impl MailListener {
     }
 
     /// Returns what becomes of a message that could not be decided on.
-    fn undecided(&self, trouble: DecisionFailure) -> MessageOutcome {
-        self.node.metrics.listener_failure(&self.plan.name, trouble.name());
+    fn undecided(&self, failure: DecisionFailure) -> MessageOutcome {
+        self.node.metrics.listener_failure(&self.plan.name, failure.name());
         match self.plan.settings.on_error {
-            MailFailureMode::Open => MessageOutcome::FailOpen(trouble),
-            MailFailureMode::Closed => MessageOutcome::FailClosed(trouble),
+            MailFailureMode::Open => MessageOutcome::FailOpen(failure),
+            MailFailureMode::Closed => MessageOutcome::FailClosed(failure),
         }
     }
 

@@ -175,7 +175,7 @@ async fn whole_envelope(
         return MilterReply::Continue.encode(output);
     };
     let settings = &listener.plan.settings;
-    let ticket = consulted.id.map(|id| id.to_string()).unwrap_or_default();
+    let signed_id = consulted.id.map(|id| id.to_string()).unwrap_or_default();
     let reply = settings.replies.of(consulted.verdict.action);
     let (code, text) = match reply {
         MailReply::Reject => ("550", &settings.reject_text),
@@ -190,7 +190,7 @@ async fn whole_envelope(
     if reply == MailReply::Discard {
         return MilterReply::Discard.encode(output);
     }
-    let text = text.replace("{id}", &ticket);
+    let text = text.replace("{id}", &signed_id);
     MilterReply::Code(&format!("{code} {}", text.trim_end())).encode(output);
 }
 
@@ -241,8 +241,8 @@ async fn decide(
             }
         }
     };
-    let ticket = listener.id_field_action(outcome.id(), &recipients);
-    let answer = MailAnswer::of(&listener.plan, &outcome, &ticket);
+    let signed_id = listener.id_field_action(outcome.id(), &recipients);
+    let answer = MailAnswer::of(&listener.plan, &outcome, &signed_id);
     write(&listener.plan, agreed, &received, &recipients, &answer, output);
     stream.write_all(output).await?;
     output.clear();

@@ -1,11 +1,11 @@
 //! Combining of takes from several conversations into one batch.
 //!
 //! A thread that serves many connections finds many of them readable at once. Each conversation puts its takes into the
-//! round that is open on its thread and lets the others go first. Who comes back first decides them all, and the others
+//! batch that is open on its thread and lets the others go first. Who comes back first decides them all, and the others
 //! find what came of theirs. So the ledger is asked once for all of them, and their answers are written one right after
 //! the other: a client with many connections is woken once and not by each, which costs as much as many takes.
 //!
-//! A round never waits for more to come: it ends as soon as nobody else of the thread is ready.
+//! A batch never waits for more to come: it ends as soon as nobody else of the thread is ready.
 
 use parking_lot::Mutex;
 use std::cell::RefCell;
@@ -28,7 +28,7 @@ use crate::core::shares::Caller;
 pub(super) const TAKES_MAX: usize = 256;
 
 thread_local! {
-    /// The round that conversations of this thread join. Weak, so that it ends with the last of them.
+    /// The batch that conversations of this thread join. Weak, so that it ends with the last of them.
     static OPEN: RefCell<Weak<TakeBatch>> = const { RefCell::new(Weak::new()) };
 }
 
@@ -48,7 +48,7 @@ struct DecidedTakes {
     taken: Vec<TakeResult>,
 }
 
-/// A conversation's part of a round.
+/// A conversation's part of a batch.
 #[derive(Debug)]
 pub(super) struct TakeBatchSlot {
     batch: Arc<TakeBatch>,
@@ -56,24 +56,24 @@ pub(super) struct TakeBatchSlot {
 }
 
 impl TakeBatchSlot {
-    /// Puts takes, at most [`TAKES_MAX`], into the round of this thread, which is then decided before long.
+    /// Puts takes, at most [`TAKES_MAX`], into the batch of this thread, which is then decided before long.
     pub(super) async fn join(listener: &Arc<RespContext>, takes: &mut Vec<TakeRequest>) -> TakeBatchSlot {
-        let seat = OPEN.with_borrow_mut(|open| {
-            let known = open.upgrade().filter(|round| Arc::ptr_eq(&round.listener, listener));
-            if let Some(round) = known
-                && let Some(places) = round.add(takes)
+        let slot = OPEN.with_borrow_mut(|open| {
+            let known = open.upgrade().filter(|batch| Arc::ptr_eq(&batch.listener, listener));
+            if let Some(batch) = known
+                && let Some(places) = batch.add(takes)
             {
-                return TakeBatchSlot { batch: round, places };
+                return TakeBatchSlot { batch, places };
             }
             let places = 0..takes.len();
             let asked = Mutex::new(Some(std::mem::take(takes)));
-            let round =
+            let batch =
                 Arc::new(TakeBatch { listener: Arc::clone(listener), asked, decided: OnceCell::new() });
-            *open = Arc::downgrade(&round);
-            TakeBatchSlot { batch: round, places }
+            *open = Arc::downgrade(&batch);
+            TakeBatchSlot { batch, places }
         });
         yield_now().await;
-        seat
+        slot
     }
 
     pub(super) fn len(&self) -> usize {
@@ -111,7 +111,7 @@ impl TakeBatch {
         // Only where whoever was to decide has panicked, or was given up meanwhile: whether anything was taken is not known.
         let asked = asked.ok_or_else(|| format!("TRYAGAIN {}", DecisionFailure::Defect))?;
         let takes: Vec<Take<'_>> = asked.iter().map(TakeRequest::take).collect();
-        // Several clients ask in one round, so its place is nobody's own.
+        // Several clients ask in one batch, so its place is nobody's own.
         let taken = in_time(&self.listener, Caller::Local, |engine, now| engine.take_each(&takes, now)).await;
         batches.observe(started.elapsed().as_secs_f64());
         let node = &self.listener.node;
@@ -245,7 +245,7 @@ mod tests {
         Ok(numbers[2])
     }
 
-    /// Clients take in one round, and one of them ends before the ledger answers. Says whether the others were told to try again.
+    /// Clients take in one batch, and one of them ends before the ledger answers. Says whether the others were told to try again.
     async fn ends_meanwhile(leaver: usize, end: End) -> bool {
         let parent = tempfile::tempdir().unwrap();
         let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
@@ -269,7 +269,7 @@ mod tests {
         let listener = Arc::new(RespContext::new(Arc::new(Node::new(engine, clock)), listener));
         let (_node_ends, stop) = ShutdownSignal::new();
 
-        // All of them are readable before the first is read, on a runtime of one thread: so they are one round.
+        // All of them are readable before the first is read, on a runtime of one thread: so they are one batch.
         let mut sockets = Vec::new();
         for _ in 0..CLIENTS {
             let (mut client, served) = UnixStream::pair().unwrap();
@@ -304,13 +304,13 @@ mod tests {
                 Err(error) => errors.push(error),
             }
         }
-        assert_eq!(asked.load(Ordering::Relaxed), 1, "they were one round, and nobody asked for it again");
-        let of_round = QUOTA - CLIENTS as i64..QUOTA;
-        assert!(left.iter().all(|left| of_round.contains(left)), "{left:?}");
+        assert_eq!(asked.load(Ordering::Relaxed), 1, "they were one batch, and nobody asked for it again");
+        let of_batch = QUOTA - CLIENTS as i64..QUOTA;
+        assert!(left.iter().all(|left| of_batch.contains(left)), "{left:?}");
         assert!(errors.iter().all(|error| error.starts_with("TRYAGAIN ")), "{errors:?}");
         assert!(left.is_empty() || errors.is_empty(), "they are answered alike: {left:?} {errors:?}");
 
-        // It goes on, and each take of the round was counted once, or none.
+        // It goes on, and each take of the batch was counted once, or none.
         let counted = if errors.is_empty() { CLIENTS as i64 } else { 0 };
         for (take, (client, _)) in (1..).zip(&mut clients) {
             client.write_all(TAKE).await.unwrap();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_leaves_a_round_leaves_nobody_waiting() {
+    async fn whoever_leaves_a_batch_leaves_nobody_waiting() {
         let mut lost = Vec::new();
         for leaver in 0..CLIENTS {
             for end in [End::Closed, End::GivenUp] {

@@ -22,8 +22,8 @@ where
     let _place = listener.place(caller).map_err(|_| BUSY.to_owned())?;
     let node = &listener.node;
     timeout(listener.timeout(), work(&node.engine, node.now())).await.map_err(|_| {
-        let trouble = DecisionFailure::Slow;
-        node.metrics.listener_failure(&listener.plan.name, trouble.name());
-        format!("TRYAGAIN {trouble}")
+        let failure = DecisionFailure::Slow;
+        node.metrics.listener_failure(&listener.plan.name, failure.name());
+        format!("TRYAGAIN {failure}")
     })
 }

@@ -94,8 +94,8 @@ impl<'f> RespSession<'f> {
 
     /// Returns who asks: one who has said its password is known.
     pub(super) fn caller(&self) -> Caller {
-        let has_said = self.known && self.listener.plan.settings.password.is_some();
-        if has_said { Caller::Known } else { Caller::of_peer(self.client) }
+        let has_answered = self.known && self.listener.plan.settings.password.is_some();
+        if has_answered { Caller::Known } else { Caller::of_peer(self.client) }
     }
 
     pub(super) fn limits(&self) -> RespLimits {
@@ -180,10 +180,10 @@ impl<'f> RespSession<'f> {
 
     /// Takes all that waits, together with what other conversations take at this moment.
     async fn take(&mut self) {
-        let seat = TakeBatchSlot::join(self.listener, &mut self.takes).await;
-        match seat.taken(&self.batches).await {
+        let slot = TakeBatchSlot::join(self.listener, &mut self.takes).await;
+        match slot.taken(&self.batches).await {
             Ok(taken) => taken.for_each(|(asked, taken)| asked.answer(taken, &mut self.answers)),
-            Err(error) => (0..seat.len()).for_each(|_| self.answers.error(error)),
+            Err(error) => (0..slot.len()).for_each(|_| self.answers.error(error)),
         }
     }
 
@@ -629,10 +629,10 @@ impl<'f> RespSession<'f> {
         };
         match self.listener.within_timeout(work).await {
             Ok(done) => Ok(done),
-            Err(trouble) => {
+            Err(failure) => {
                 let listener = &self.listener.plan.name;
-                self.listener.node.metrics.listener_failure(listener, trouble.name());
-                Err(format!("TRYAGAIN {trouble}"))
+                self.listener.node.metrics.listener_failure(listener, failure.name());
+                Err(format!("TRYAGAIN {failure}"))
             }
         }
     }

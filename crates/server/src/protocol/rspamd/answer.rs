@@ -100,7 +100,7 @@ impl RspamdResult {
         decision: &Decision,
         plan: &ListenerPlan<MailPlan>,
         answer: MailAnswer,
-        ticket: IdFieldAction,
+        signed_id: IdFieldAction,
         message: AnsweredMessage,
     ) -> RspamdResult {
         let verdict = &decision.verdict;
@@ -127,7 +127,7 @@ impl RspamdResult {
             required: required(bands, name),
             thresholds: thresholds(bands, name),
             symbols: score::symbols(decision).map(symbol).collect(),
-            id_field: ticket,
+            id_field: signed_id,
             stale: answer.stale,
             fields: answer.fields,
             subject: message.tagged_subject.filter(|_| action == REWRITE_SUBJECT),
@@ -148,7 +148,7 @@ impl RspamdResult {
         pass: bool,
         why: &str,
         answer: MailAnswer,
-        ticket: IdFieldAction,
+        signed_id: IdFieldAction,
         message: AnsweredMessage,
     ) -> RspamdResult {
         RspamdResult {
@@ -158,7 +158,7 @@ impl RspamdResult {
             required: 0.0,
             thresholds: BTreeMap::new(),
             symbols: Vec::new(),
-            id_field: ticket,
+            id_field: signed_id,
             stale: answer.stale,
             fields: answer.fields,
             subject: None,
@@ -252,8 +252,8 @@ impl RspamdResult {
         if let Some(message) = &self.smtp_message {
             lines += &format!("Message: {message}\r\n");
         }
-        if let IdFieldAction::Write(ticket) = &self.id_field {
-            lines += &format!("{ID_FIELD}: {ticket}\r\n");
+        if let IdFieldAction::Write(signed_id) = &self.id_field {
+            lines += &format!("{ID_FIELD}: {signed_id}\r\n");
         }
         lines += &format!("Message-ID: {}\r\n", self.message_id.as_deref().unwrap_or("undef"));
         lines.into_bytes()

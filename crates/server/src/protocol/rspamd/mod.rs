@@ -473,7 +473,7 @@ async fn plain(
     body: MessageBody,
 ) -> Result<MessageBody, DecompressError> {
     match asked.encoding {
-        Some((packing, _)) => decompressed(listener, body, packing).await,
+        Some((encoding, _)) => decompressed(listener, body, encoding).await,
         None => Ok(body),
     }
 }
@@ -534,18 +534,22 @@ async fn scan(
     };
     let recipients = message.as_ref().map(|message| message.envelope.recipients.clone()).unwrap_or_default();
     let outcome = of.decide(message).await;
-    let ticket = of.id_field_action(outcome.id(), &recipients);
-    let answer = MailAnswer::of(&listener.plan, &outcome, &ticket);
+    let signed_id = of.id_field_action(outcome.id(), &recipients);
+    let answer = MailAnswer::of(&listener.plan, &outcome, &signed_id);
     let judged = match outcome {
         MessageOutcome::Decided(decision) => {
-            RspamdResult::of(&decision, &listener.plan, answer, ticket, answered)
+            RspamdResult::of(&decision, &listener.plan, answer, signed_id, answered)
         }
-        MessageOutcome::FailOpen(trouble) => {
-            RspamdResult::undecided(true, &trouble.to_string(), answer, ticket, answered)
+        MessageOutcome::FailOpen(failure) => {
+            RspamdResult::undecided(true, &failure.to_string(), answer, signed_id, answered)
         }
-        MessageOutcome::FailClosed(trouble) => {
-            RspamdResult::undecided(!defers(&listener.plan), &trouble.to_string(), answer, ticket, answered)
-        }
+        MessageOutcome::FailClosed(failure) => RspamdResult::undecided(
+            !defers(&listener.plan),
+            &failure.to_string(),
+            answer,
+            signed_id,
+            answered,
+        ),
     };
     listener.tally.scanned(&judged, started.elapsed());
     judged
@@ -579,7 +583,7 @@ async fn learn(
         ),
         Ok(_) => answer(StatusCode::OK, JSON, json!({"success": true}).to_string()),
         Err(error @ LearnError::NoClass(_)) => failed(StatusCode::NOT_FOUND, &error.to_string()),
-        Err(LearnError::Failure(trouble)) => failed(StatusCode::SERVICE_UNAVAILABLE, &trouble.to_string()),
+        Err(LearnError::Failure(failure)) => failed(StatusCode::SERVICE_UNAVAILABLE, &failure.to_string()),
     }
 }
 

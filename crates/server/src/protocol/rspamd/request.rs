@@ -13,7 +13,7 @@ pub(crate) struct RspamdRequest {
     pub(crate) queue_id: Option<String>,
     /// The settings it wants, which here is a pipeline's name.
     pub(crate) settings_id: Option<String>,
-    /// The packing of the message, and the header that named it, in which the answer is to name the same.
+    /// The content encoding of the message, and the header that named it, in which the answer is to name the same.
     pub(crate) encoding: Option<(MessageEncoding, &'static str)>,
     /// The controller's password.
     pub(crate) password: Option<String>,
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn packing_is_zstd_or_none() {
+    fn the_content_encoding_is_zstd_or_none() {
         assert_eq!(
             read(&[("compression", "zstd")]).unwrap().encoding,
             Some((MessageEncoding::Zstd, "Compression"))

@@ -12,7 +12,7 @@ use gate::pass::PASS_CHARS;
 use plan::ForwardPlan;
 use serde::{Deserialize, Serialize};
 
-use super::challenge_page::{ChallengePage, ChallengeReason, PlainWay, Translation};
+use super::challenge_page::{ChallengePage, ChallengeReason, ScriptlessOffer, Translation};
 use super::forwarded_request::ForwardedRequest;
 
 /// The path on the site that the proxy hands on.
@@ -92,7 +92,7 @@ pub(crate) fn challenge_page(
             mark = format!("{BASE}mark?place={place}");
             let form = if is_form(&asked.method) { "&form=1" } else { "" };
             go_on = format!("{BASE}continue?place={place}&return={}{form}", encoded(&return_to));
-            Some(PlainWay { wait_seconds: handed.seconds, mark_url: &mark, continue_url: &go_on })
+            Some(ScriptlessOffer { wait_seconds: handed.seconds, mark_url: &mark, continue_url: &go_on })
         }
         None => None,
     };

@@ -96,7 +96,7 @@ impl SpamdResult {
     pub(crate) fn of(
         decision: &Decision,
         plan: &ListenerPlan<MailPlan>,
-        ticket: IdFieldAction,
+        signed_id: IdFieldAction,
     ) -> Option<SpamdResult> {
         let over = match score::reply(plan, decision.verdict.action) {
             MailReply::Pass => false,
@@ -116,7 +116,7 @@ impl SpamdResult {
             scored: PrintedScore::new(decision.verdict.score, threshold.unwrap_or(THRESHOLD), over, 1),
             symbols: score::symbols(decision).map(row).collect(),
             id: decision.id.to_string(),
-            id_field: ticket,
+            id_field: signed_id,
             subject_tag: plan.settings.subject_tag.clone().filter(|_| over),
         })
     }
@@ -198,8 +198,8 @@ impl SpamdResult {
         }
         report.push('\n');
         // From here Exim's configuration takes what it puts into the message.
-        if let IdFieldAction::Write(ticket) = &self.id_field {
-            report += &format!("{ID_FIELD}: {ticket}\n");
+        if let IdFieldAction::Write(signed_id) = &self.id_field {
+            report += &format!("{ID_FIELD}: {signed_id}\n");
         }
         report
     }
@@ -226,8 +226,8 @@ impl SpamdResult {
         if !self.id.is_empty() {
             added.push(("X-Spam-Decision", self.id.clone()));
         }
-        if let IdFieldAction::Write(ticket) = &self.id_field {
-            added.push((ID_FIELD, ticket.clone()));
+        if let IdFieldAction::Write(signed_id) = &self.id_field {
+            added.push((ID_FIELD, signed_id.clone()));
         }
         if over {
             let mut report = String::new();

@@ -128,13 +128,13 @@ async fn answered(listener: &MailListener, request: MessageRequest) -> Vec<u8> {
         .map_or_else(|late| (Err(late), None), |(message, given_back)| (Ok(message), given_back));
     let outcome = listener.decide(message).await;
     // The protocol does not say to whom a message goes, and what its fields say of that anybody can write.
-    let ticket = listener.id_field_action(outcome.id(), &[]);
+    let signed_id = listener.id_field_action(outcome.id(), &[]);
     let judged = match outcome {
-        MessageOutcome::Decided(decision) => SpamdResult::of(&decision, &listener.plan, ticket),
+        MessageOutcome::Decided(decision) => SpamdResult::of(&decision, &listener.plan, signed_id),
         MessageOutcome::FailOpen(_) => Some(SpamdResult::passed()),
         MessageOutcome::FailClosed(_) if !defers(&listener.plan) => Some(SpamdResult::passed()),
-        MessageOutcome::FailClosed(trouble) => {
-            return refusal(SpamdExitCode::TemporaryFailure, &trouble.to_string());
+        MessageOutcome::FailClosed(failure) => {
+            return refusal(SpamdExitCode::TemporaryFailure, &failure.to_string());
         }
     };
     let Some(judged) = judged else {
@@ -159,8 +159,8 @@ async fn plain(
     headers: &HeaderLines,
     body: MessageBody,
 ) -> Result<MessageBody, Vec<u8>> {
-    let Some(packing) = headers.get("compress") else { return Ok(body) };
-    if !packing.eq_ignore_ascii_case("zlib") {
+    let Some(encoding) = headers.get("compress") else { return Ok(body) };
+    if !encoding.eq_ignore_ascii_case("zlib") {
         return Err(refusal(SpamdExitCode::Protocol, "(compression type not supported)"));
     }
     match decompressed(listener, body, MessageEncoding::Zlib).await {
@@ -241,6 +241,6 @@ async fn tell(listener: &MailListener, headers: &HeaderLines, body: MessageBody)
 fn unlearned(error: &LearnError) -> Vec<u8> {
     match error {
         LearnError::NoClass(_) => refusal(SpamdExitCode::Unavailable, &error.to_string()),
-        LearnError::Failure(trouble) => refusal(SpamdExitCode::TemporaryFailure, &trouble.to_string()),
+        LearnError::Failure(failure) => refusal(SpamdExitCode::TemporaryFailure, &failure.to_string()),
     }
 }

@@ -29,8 +29,8 @@ struct Pair<'a> {
     trained: &'a DemoDecision,
 }
 
-/// The lessons, and the verdicts on what came later.
-pub(super) struct Learning<'a> {
+/// The examples, and the verdicts on what came later.
+pub(super) struct LearningReport<'a> {
     /// Messages that the server was told of, by what it was told.
     taught: BTreeMap<&'static str, usize>,
     later: Vec<Pair<'a>>,
@@ -44,15 +44,15 @@ struct DetectionCounts {
     alarms: usize,
 }
 
-impl<'a> Learning<'a> {
+impl<'a> LearningReport<'a> {
     pub(super) fn of(
         trained: &'a [DemoDecision],
         untrained: &'a [DemoDecision],
         split: Time,
-    ) -> Learning<'a> {
+    ) -> LearningReport<'a> {
         // Both servers were sent the same mail in the same order, and one of them nothing else.
         let trained = trained.iter().filter(|judged| judged.decision.pipeline == "mail");
-        let mut learning = Learning { taught: BTreeMap::new(), later: Vec::new() };
+        let mut learning = LearningReport { taught: BTreeMap::new(), later: Vec::new() };
         for (trained, untrained) in trained.zip(untrained) {
             match trained.label {
                 Some(label) if trained.time < split => *learning.taught.entry(label).or_default() += 1,
@@ -64,7 +64,7 @@ impl<'a> Learning<'a> {
     }
 
     pub(super) fn show(&self, client: &ApiClient, out: &mut Output) -> Result<(), CommandError> {
-        let Learning { taught, later } = self;
+        let LearningReport { taught, later } = self;
         let count = |label: &str| later.iter().filter(|pair| pair.label == label).count();
         let told = |label: &str| taught.get(label).copied().unwrap_or(0);
         out.line(format_args!("\n{BOLD}What learning changes{BOLD:#}"))?;

@@ -38,7 +38,7 @@ use crate::input::messages::EnvelopeOption;
 use crate::interrupt::Interrupt;
 use crate::rendering;
 use crate::trust::TrustOptions;
-use learning::Learning;
+use learning::LearningReport;
 use samples::{Sample, samples};
 
 /// Try Tollhouse on bundled mail and web events, without network
@@ -73,20 +73,20 @@ pub(crate) fn run(args: Args) -> Result<Exit, CommandError> {
     let data = parent.path().join("data");
     let samples = samples(clock::now());
     let split = learning::split(&samples);
-    let never = Lessons { until: None, only_mail: true };
+    let never = TrainingLimits { until: None, only_mail: true };
     let Some(untrained) = sent(&parent.path().join("untrained"), &samples, never, &interrupt)? else {
         remove(parent.path());
         return Ok(Exit::Interrupted);
     };
-    let taught = Lessons { until: Some(split), only_mail: false };
+    let taught = TrainingLimits { until: Some(split), only_mail: false };
     let served = serve(&data, &samples, taught, &untrained, &interrupt, args.once);
     remove(parent.path());
     served
 }
 
-/// The lessons that a server gets, and its samples.
+/// The examples that a server gets, and its samples.
 #[derive(Clone, Copy)]
-struct Lessons {
+struct TrainingLimits {
     /// The time before which it is told what mail is.
     until: Option<Time>,
     /// True if it is sent no access log.
@@ -97,12 +97,12 @@ struct Lessons {
 fn sent(
     data: &Path,
     samples: &[(Time, Sample)],
-    lessons: Lessons,
+    examples: TrainingLimits,
     interrupt: &Interrupt,
 ) -> Result<Option<Vec<DemoDecision>>, CommandError> {
     let (node, clock) = Node::start(data, samples)?;
     let client = ApiClient::new(&format!("http://{}", node.address), None, &TrustOptions::default())?;
-    let judged = stream(&client, &clock, samples, lessons, interrupt);
+    let judged = stream(&client, &clock, samples, examples, interrupt);
     node.stop()?;
     judged
 }
@@ -111,7 +111,7 @@ fn sent(
 fn serve(
     data: &Path,
     samples: &[(Time, Sample)],
-    lessons: Lessons,
+    examples: TrainingLimits,
     untrained: &[DemoDecision],
     interrupt: &Interrupt,
     once: bool,
@@ -122,10 +122,10 @@ fn serve(
         "{BOLD}Tollhouse{BOLD:#} runs on {} and is sent real mail and real requests, as if they came now.",
         client.base()
     ));
-    let shown = stream(&client, &clock, samples, lessons, interrupt).and_then(|judged| {
+    let shown = stream(&client, &clock, samples, examples, interrupt).and_then(|judged| {
         let Some(judged) = judged else { return Ok(Exit::Interrupted) };
         clock.set(clock::now());
-        show(&client, &judged, untrained, lessons)?;
+        show(&client, &judged, untrained, examples)?;
         if !once && !interrupt.raised() {
             try_it(&client, data, &judged)?;
             while !interrupt.raised() {
@@ -203,13 +203,13 @@ fn show(
     client: &ApiClient,
     judged: &[DemoDecision],
     untrained: &[DemoDecision],
-    lessons: Lessons,
+    examples: TrainingLimits,
 ) -> Result<(), CommandError> {
     let mut out = Output::new(false);
     out.line(format_args!("\n{BOLD}What was decided{BOLD:#}"))?;
     out.line(by_action(judged))?;
-    if let Some(split) = lessons.until {
-        Learning::of(judged, untrained, split).show(client, &mut out)?;
+    if let Some(split) = examples.until {
+        LearningReport::of(judged, untrained, split).show(client, &mut out)?;
     }
     out.line(format_args!("\n{BOLD}The clearest verdicts{BOLD:#}\n"))?;
     for judged in clearest(judged) {
@@ -243,12 +243,12 @@ impl SampleClock {
 }
 
 /// Sends the samples, each when it is its time, and reports mail as a user would whose source says what it is, up to when
-/// the lessons end; `None` if the user stopped it.
+/// the examples end; `None` if the user stopped it.
 fn stream(
     client: &ApiClient,
     clock: &SampleClock,
     samples: &[(Time, Sample)],
-    lessons: Lessons,
+    examples: TrainingLimits,
     interrupt: &Interrupt,
 ) -> Result<Option<Vec<DemoDecision>>, CommandError> {
     let progress = Progress::new("events", Some(samples.len() as u64));
@@ -264,12 +264,12 @@ fn stream(
                 let decision =
                     client.decide_message(Some("mail"), message, Some(*time), EnvelopeOption::Headers)?;
                 let label = message.stored.origin().and_then(corpora::label);
-                if let Some(label) = label.filter(|_| lessons.until.is_some_and(|until| *time < until)) {
+                if let Some(label) = label.filter(|_| examples.until.is_some_and(|until| *time < until)) {
                     client.feedback(&decision.id, label)?;
                 }
                 judged.push(DemoDecision { decision, time: *time, label });
             }
-            Sample::Web(_) if lessons.only_mail => {}
+            Sample::Web(_) if examples.only_mail => {}
             Sample::Web(_) => {
                 let lines = chunk.iter().filter_map(|(_, sample)| match sample {
                     Sample::Web(line) => Some(line),

@@ -40,7 +40,7 @@ pub(crate) enum ChallengeReason {
 
 /// The way through for browsers without scripts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PlainWay<'a> {
+pub(crate) struct ScriptlessOffer<'a> {
     /// Seconds after which the page goes on.
     pub(crate) wait_seconds: u32,
     /// URL of a picture on the same host that only clients that lay a page out load.
@@ -69,7 +69,7 @@ pub(crate) struct ChallengePage<'a> {
     /// A name of this decision, for complaints.
     pub(crate) reference: &'a str,
     /// The way without scripts, if the owner offers one.
-    pub(crate) without_scripts: Option<PlainWay<'a>>,
+    pub(crate) without_scripts: Option<ScriptlessOffer<'a>>,
     /// A value that nobody can foresee, new for each page: only what bears it runs.
     pub(crate) nonce: &'a str,
 }

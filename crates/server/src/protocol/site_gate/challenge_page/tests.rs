@@ -27,7 +27,7 @@ fn page() -> ChallengePage<'static> {
         reason: ChallengeReason::Suspicious,
         contact: Some("owner@site.example"),
         reference: "01JD0000000000000000000000",
-        without_scripts: Some(PlainWay {
+        without_scripts: Some(ScriptlessOffer {
             wait_seconds: 5,
             mark_url: "/.tollhouse/mark?t=0000",
             continue_url: "/.tollhouse/continue?t=0000",
@@ -162,7 +162,7 @@ fn values_are_escaped_where_they_stand() {
         site: evil,
         contact: Some(evil),
         reference: evil,
-        without_scripts: Some(PlainWay { wait_seconds: 5, mark_url: &path, continue_url: &path }),
+        without_scripts: Some(ScriptlessOffer { wait_seconds: 5, mark_url: &path, continue_url: &path }),
         nonce: evil,
         ..page()
     };

@@ -12,7 +12,7 @@ use data_encoding::{BASE64, HEXLOWER};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use super::super::{ChallengePage, ChallengeReason, PlainWay, Translation, same_site};
+use super::super::{ChallengePage, ChallengeReason, ScriptlessOffer, Translation, same_site};
 
 /// The answer to a solution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,14 +47,14 @@ impl Default for Site {
 }
 
 /// One who waits without scripts: when the page was sent, and that the mark was loaded.
-type Waiting = Arc<Mutex<HashMap<String, (Instant, bool)>>>;
+type WaitingTimes = Arc<Mutex<HashMap<String, (Instant, bool)>>>;
 
 impl Site {
     /// Serves the site until the test's end, and returns its URL.
     pub(super) fn serve(self) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let waiting = Waiting::default();
+        let waiting = WaitingTimes::default();
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let waiting = Arc::clone(&waiting);
@@ -65,7 +65,7 @@ impl Site {
         url
     }
 
-    fn answer(self, mut stream: TcpStream, waiting: &Waiting) -> Option<()> {
+    fn answer(self, mut stream: TcpStream, waiting: &WaitingTimes) -> Option<()> {
         stream.set_read_timeout(Some(Duration::from_secs(60))).ok()?;
         let mut reader = BufReader::new(stream.try_clone().ok()?);
         let mut lines = Vec::new();
@@ -141,7 +141,14 @@ impl Site {
         stream.write_all(format!("{head}\r\n{body}").as_bytes()).ok()
     }
 
-    fn ask(self, method: &str, target: &str, language: &str, waiting: &Waiting, is_passed: bool) -> Answer {
+    fn ask(
+        self,
+        method: &str,
+        target: &str,
+        language: &str,
+        waiting: &WaitingTimes,
+        is_passed: bool,
+    ) -> Answer {
         let is_form = !["GET", "HEAD"].contains(&method);
         let token = if is_form { format!("form-{}", random()) } else { random() };
         waiting.lock().unwrap().insert(token.clone(), (Instant::now(), false));
@@ -181,7 +188,7 @@ impl Site {
             reason: ChallengeReason::New,
             contact: Some(if self.hostile { &hostile_url } else { "owner@site.example" }),
             reference: value("01JD7Z3N0V5K2W8Q4M6T9R1XCB"),
-            without_scripts: way.as_ref().map(|(wait_seconds, mark_url, continue_url)| PlainWay {
+            without_scripts: way.as_ref().map(|(wait_seconds, mark_url, continue_url)| ScriptlessOffer {
                 wait_seconds: *wait_seconds,
                 mark_url,
                 continue_url,

@@ -14,7 +14,7 @@ use event::{Kind, Space};
 use crate::catalog::Catalog;
 use crate::kind::windows::Layout;
 
-/// The section of the configuration that has a name of the register, or that none has it any more.
+/// The section of the configuration that has a name of the registry, or that none has it any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NumberedSection {
     /// A kind of keys.
@@ -59,11 +59,11 @@ impl NumberedSection {
 }
 
 impl FromStr for NumberedSection {
-    type Err = NumberRegisterError;
+    type Err = NumberRegistryError;
 
-    fn from_str(text: &str) -> Result<NumberedSection, NumberRegisterError> {
+    fn from_str(text: &str) -> Result<NumberedSection, NumberRegistryError> {
         let known = NumberedSection::WORDS.iter().find(|(_, word)| *word == text);
-        known.map(|(section, _)| *section).ok_or(NumberRegisterError::Text)
+        known.map(|(section, _)| *section).ok_or(NumberRegistryError::Text)
     }
 }
 
@@ -84,17 +84,17 @@ impl fmt::Display for RegisteredName {
     }
 }
 
-/// Reasons for an invalid register.
+/// Reasons for an invalid registry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NumberRegisterError {
+pub enum NumberRegistryError {
     /// All numbers of a section are taken.
     #[error("{0} cannot have a number: all {max} are taken, also by names that are in use no more", max = .0.section.number_max())]
     Exhausted(RegisteredName),
-    /// A text that is no register.
-    #[error("it is no register of numbers")]
+    /// A text that is no registry.
+    #[error("it is no registry of numbers")]
     Text,
     /// The name does not exist.
-    #[error("no name in the register is `{0}`")]
+    #[error("no name in the registry is `{0}`")]
     Unknown(String),
     /// Several names end so.
     #[error("`{0}` may be {1}")]
@@ -103,19 +103,19 @@ pub enum NumberRegisterError {
     #[error("{0} is there already, under the number {number}", number = .1.0)]
     Taken(RegisteredName, Kind),
     /// A text that is no name.
-    #[error("`{0}` is no name: it has 1 to {max} letters, digits, `_`, `-` and `.`", max = NumberRegister::NAME_BYTES_MAX)]
+    #[error("`{0}` is no name: it has 1 to {max} letters, digits, `_`, `-` and `.`", max = NumberRegistry::NAME_BYTES_MAX)]
     Name(String),
 }
 
 /// All names that ever had a number, and the numbers. Cloning copies them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NumberRegister {
+pub struct NumberRegistry {
     by_number: BTreeMap<(Space, Kind), RegisteredName>,
     /// The kinds in use.
     by_name: HashMap<RegisteredName, Kind>,
 }
 
-impl NumberRegister {
+impl NumberRegistry {
     /// The longest name.
     pub const NAME_BYTES_MAX: usize = Layout::NAME_BYTES_MAX;
 
@@ -137,8 +137,8 @@ impl NumberRegister {
     /// Returns the number of a name, which gets the one above all others of its space if it has none.
     ///
     /// # Errors
-    /// [`NumberRegisterError::Exhausted`].
-    pub fn allot(&mut self, name: RegisteredName) -> Result<Kind, NumberRegisterError> {
+    /// [`NumberRegistryError::Exhausted`].
+    pub fn allot(&mut self, name: RegisteredName) -> Result<Kind, NumberRegistryError> {
         if let Some(number) = self.number(&name) {
             return Ok(number);
         }
@@ -146,17 +146,17 @@ impl NumberRegister {
         let last = self.by_number.range(of_space).next_back().map_or(0, |((_, number), _)| number.0);
         let number = Kind(last + 1);
         if number.0 > name.section.number_max() {
-            return Err(NumberRegisterError::Exhausted(name));
+            return Err(NumberRegistryError::Exhausted(name));
         }
         self.put(number, name);
         Ok(number)
     }
 
-    /// Returns the register with the names of another: under the numbers that they have there, where nothing has these.
+    /// Returns the registry with the names of another: under the numbers that they have there, where nothing has these.
     ///
     /// # Errors
-    /// [`NumberRegisterError::Exhausted`].
-    pub fn with(&self, other: &NumberRegister) -> Result<NumberRegister, NumberRegisterError> {
+    /// [`NumberRegistryError::Exhausted`].
+    pub fn with(&self, other: &NumberRegistry) -> Result<NumberRegistry, NumberRegistryError> {
         let mut all = self.clone();
         for (number, name) in other.iter() {
             let is_free = !all.by_number.contains_key(&(name.space, number));
@@ -172,8 +172,8 @@ impl NumberRegister {
         Ok(all)
     }
 
-    /// Returns the register with all of another that neither has a name nor a number which is here.
-    pub fn restored(&self, other: &NumberRegister) -> NumberRegister {
+    /// Returns the registry with all of another that neither has a name nor a number which is here.
+    pub fn restored(&self, other: &NumberRegistry) -> NumberRegistry {
         let mut all = self.clone();
         for (number, name) in other.iter() {
             if all.number(name).is_none() && !all.by_number.contains_key(&(name.space, number)) {
@@ -184,15 +184,15 @@ impl NumberRegister {
     }
 
     /// Returns true if all names that another has in use have the same numbers here.
-    pub fn includes(&self, other: &NumberRegister) -> bool {
+    pub fn includes(&self, other: &NumberRegistry) -> bool {
         other.by_name.iter().all(|(name, number)| self.number(name) == Some(*number))
     }
 
     /// Finds the name in use that a text means: as it is shown, or as much of its end as no other has.
     ///
     /// # Errors
-    /// [`NumberRegisterError::Unknown`], [`NumberRegisterError::Ambiguous`].
-    pub fn find(&self, text: &str) -> Result<&RegisteredName, NumberRegisterError> {
+    /// [`NumberRegistryError::Unknown`], [`NumberRegistryError::Ambiguous`].
+    pub fn find(&self, text: &str) -> Result<&RegisteredName, NumberRegistryError> {
         let is_meant = |name: &&RegisteredName| {
             let shown = name.to_string();
             name.section != NumberedSection::Dropped
@@ -200,11 +200,11 @@ impl NumberRegister {
         };
         let meant: Vec<&RegisteredName> = self.by_number.values().filter(is_meant).collect();
         match meant[..] {
-            [] => Err(NumberRegisterError::Unknown(text.to_owned())),
+            [] => Err(NumberRegistryError::Unknown(text.to_owned())),
             [one] => Ok(one),
             _ => {
                 let all: Vec<String> = meant.iter().map(ToString::to_string).collect();
-                Err(NumberRegisterError::Ambiguous(text.to_owned(), all.join(" or ")))
+                Err(NumberRegistryError::Ambiguous(text.to_owned(), all.join(" or ")))
             }
         }
     }
@@ -212,15 +212,15 @@ impl NumberRegister {
     /// Gives a number another name; what is stored under it is that of the new name from then on.
     ///
     /// # Errors
-    /// [`NumberRegisterError`] if there is no such name, or the new one is taken or is none.
-    pub fn rename(&mut self, old: &RegisteredName, new: &str) -> Result<(), NumberRegisterError> {
-        let number = self.number(old).ok_or_else(|| NumberRegisterError::Unknown(old.to_string()))?;
+    /// [`NumberRegistryError`] if there is no such name, or the new one is taken or is none.
+    pub fn rename(&mut self, old: &RegisteredName, new: &str) -> Result<(), NumberRegistryError> {
+        let number = self.number(old).ok_or_else(|| NumberRegistryError::Unknown(old.to_string()))?;
         if !is_name(new) {
-            return Err(NumberRegisterError::Name(new.to_owned()));
+            return Err(NumberRegistryError::Name(new.to_owned()));
         }
         let renamed = RegisteredName { name: new.to_owned(), ..old.clone() };
         if let Some(number) = self.number(&renamed) {
-            return Err(NumberRegisterError::Taken(renamed, number));
+            return Err(NumberRegistryError::Taken(renamed, number));
         }
         self.by_name.remove(old);
         self.put(number, renamed);
@@ -230,10 +230,10 @@ impl NumberRegister {
     /// Lets go of a name: its number is never given again, and the name begins anew where it is used again.
     ///
     /// # Errors
-    /// [`NumberRegisterError::Unknown`].
-    pub fn drop_name(&mut self, name: &RegisteredName) -> Result<(), NumberRegisterError> {
+    /// [`NumberRegistryError::Unknown`].
+    pub fn drop_name(&mut self, name: &RegisteredName) -> Result<(), NumberRegistryError> {
         let number =
-            self.by_name.remove(name).ok_or_else(|| NumberRegisterError::Unknown(name.to_string()))?;
+            self.by_name.remove(name).ok_or_else(|| NumberRegistryError::Unknown(name.to_string()))?;
         self.put(number, RegisteredName { section: NumberedSection::Dropped, ..name.clone() });
         Ok(())
     }
@@ -245,16 +245,16 @@ impl NumberRegister {
         self.by_number.insert((name.space, number), name);
     }
 
-    /// Adds a line of a register's text, or of one of a name that somebody else has allotted.
+    /// Adds a line of a registry's text, or of one of a name that somebody else has allotted.
     ///
     /// # Errors
-    /// [`NumberRegisterError::Text`] if it is none, or says otherwise than another line.
-    pub fn add_line(&mut self, line: &str) -> Result<(), NumberRegisterError> {
+    /// [`NumberRegistryError::Text`] if it is none, or says otherwise than another line.
+    pub fn add_line(&mut self, line: &str) -> Result<(), NumberRegistryError> {
         let mut words = line.split(' ');
-        let mut word = || words.next().ok_or(NumberRegisterError::Text);
-        let space = Space(word()?.parse().map_err(|_| NumberRegisterError::Text)?);
+        let mut word = || words.next().ok_or(NumberRegistryError::Text);
+        let space = Space(word()?.parse().map_err(|_| NumberRegistryError::Text)?);
         let section: NumberedSection = word()?.parse()?;
-        let number: u16 = word()?.parse().map_err(|_| NumberRegisterError::Text)?;
+        let number: u16 = word()?.parse().map_err(|_| NumberRegistryError::Text)?;
         let name = RegisteredName { space, section, name: word()?.to_owned() };
         let number = Kind(number);
         let is_sound = words.next().is_none()
@@ -263,15 +263,15 @@ impl NumberRegister {
             && self.number(&name).is_none()
             && !self.by_number.contains_key(&(space, number));
         if !is_sound {
-            return Err(NumberRegisterError::Text);
+            return Err(NumberRegistryError::Text);
         }
         self.put(number, name);
         Ok(())
     }
 }
 
-/// The text of a register, a line for each name.
-impl fmt::Display for NumberRegister {
+/// The text of a registry, a line for each name.
+impl fmt::Display for NumberRegistry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.iter().try_for_each(|(number, name)| {
             let RegisteredName { space, section, name } = name;
@@ -280,18 +280,18 @@ impl fmt::Display for NumberRegister {
     }
 }
 
-impl FromStr for NumberRegister {
-    type Err = NumberRegisterError;
+impl FromStr for NumberRegistry {
+    type Err = NumberRegistryError;
 
-    fn from_str(text: &str) -> Result<NumberRegister, NumberRegisterError> {
-        let mut register = NumberRegister::default();
-        text.lines().try_for_each(|line| register.add_line(line))?;
-        Ok(register)
+    fn from_str(text: &str) -> Result<NumberRegistry, NumberRegistryError> {
+        let mut registry = NumberRegistry::default();
+        text.lines().try_for_each(|line| registry.add_line(line))?;
+        Ok(registry)
     }
 }
 
 fn is_name(text: &str) -> bool {
-    (1..=NumberRegister::NAME_BYTES_MAX).contains(&text.len())
+    (1..=NumberRegistry::NAME_BYTES_MAX).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
 }
 
@@ -309,53 +309,53 @@ mod tests {
 
     #[test]
     fn numbers_are_allotted_in_order_and_remembered() {
-        let mut register = NumberRegister::default();
+        let mut registry = NumberRegistry::default();
         let label = named(1, NumberedSection::Label, "from");
         let elsewhere = named(2, NumberedSection::Kind, "from");
         for (name, number) in
             [(kind("from"), 1), (kind("ip"), 2), (label, 3), (elsewhere, 1), (kind("from"), 1)]
         {
-            assert_eq!(register.allot(name), Ok(Kind(number)));
+            assert_eq!(registry.allot(name), Ok(Kind(number)));
         }
-        let text = register.to_string();
+        let text = registry.to_string();
         assert_eq!(text, "1 kind 1 from\n1 kind 2 ip\n1 label 3 from\n2 kind 1 from\n");
-        assert_eq!(text.parse(), Ok(register));
+        assert_eq!(text.parse(), Ok(registry));
     }
 
     #[test]
     fn a_number_is_never_given_again() {
-        let mut register = NumberRegister::default();
+        let mut registry = NumberRegistry::default();
         for name in ["a", "b"] {
-            register.allot(kind(name)).unwrap();
+            registry.allot(kind(name)).unwrap();
         }
-        register.rename(&kind("b"), "c").unwrap();
-        assert_eq!((register.number(&kind("b")), register.number(&kind("c"))), (None, Some(Kind(2))));
-        assert_eq!(register.allot(kind("b")), Ok(Kind(3)));
-        assert_eq!(register.rename(&kind("b"), "c"), Err(NumberRegisterError::Taken(kind("c"), Kind(2))));
-        register.drop_name(&kind("b")).unwrap();
-        assert_eq!(register.drop_name(&kind("b")), Err(NumberRegisterError::Unknown("1/kind/b".to_owned())));
-        assert_eq!(register.allot(kind("b")), Ok(Kind(4)));
-        register.drop_name(&kind("b")).unwrap();
-        assert_eq!(register.to_string(), "1 kind 1 a\n1 kind 2 c\n1 dropped 3 b\n1 dropped 4 b\n");
-        assert_eq!(register.to_string().parse(), Ok(register));
+        registry.rename(&kind("b"), "c").unwrap();
+        assert_eq!((registry.number(&kind("b")), registry.number(&kind("c"))), (None, Some(Kind(2))));
+        assert_eq!(registry.allot(kind("b")), Ok(Kind(3)));
+        assert_eq!(registry.rename(&kind("b"), "c"), Err(NumberRegistryError::Taken(kind("c"), Kind(2))));
+        registry.drop_name(&kind("b")).unwrap();
+        assert_eq!(registry.drop_name(&kind("b")), Err(NumberRegistryError::Unknown("1/kind/b".to_owned())));
+        assert_eq!(registry.allot(kind("b")), Ok(Kind(4)));
+        registry.drop_name(&kind("b")).unwrap();
+        assert_eq!(registry.to_string(), "1 kind 1 a\n1 kind 2 c\n1 dropped 3 b\n1 dropped 4 b\n");
+        assert_eq!(registry.to_string().parse(), Ok(registry));
     }
 
     #[test]
     fn names_are_found_by_as_much_of_them_as_no_other_has() {
-        let mut register = NumberRegister::default();
+        let mut registry = NumberRegistry::default();
         for name in [kind("ip"), named(1, NumberedSection::Label, "ip"), kind("n.ip")] {
-            register.allot(name).unwrap();
+            registry.allot(name).unwrap();
         }
-        assert_eq!(register.find("kind/ip"), Ok(&kind("ip")));
-        assert_eq!(register.find("1/kind/ip"), Ok(&kind("ip")));
-        assert_eq!(register.find("n.ip"), Ok(&kind("n.ip")));
-        assert_eq!(register.find("p"), Err(NumberRegisterError::Unknown("p".to_owned())));
-        assert_eq!(register.find("ip").unwrap_err().to_string(), "`ip` may be 1/kind/ip or 1/label/ip");
+        assert_eq!(registry.find("kind/ip"), Ok(&kind("ip")));
+        assert_eq!(registry.find("1/kind/ip"), Ok(&kind("ip")));
+        assert_eq!(registry.find("n.ip"), Ok(&kind("n.ip")));
+        assert_eq!(registry.find("p"), Err(NumberRegistryError::Unknown("p".to_owned())));
+        assert_eq!(registry.find("ip").unwrap_err().to_string(), "`ip` may be 1/kind/ip or 1/label/ip");
     }
 
     #[test]
-    fn registers_are_united_without_a_number_meaning_two_things() {
-        let of = |text: &str| text.parse::<NumberRegister>().unwrap();
+    fn registries_are_united_without_a_number_meaning_two_things() {
+        let of = |text: &str| text.parse::<NumberRegistry>().unwrap();
         let here = of("1 kind 1 a\n1 kind 2 b\n1 dropped 3 c\n");
         let there = of("1 kind 1 b\n1 kind 3 c\n1 kind 7 d\n1 dropped 8 e\n");
         let both = here.with(&there).unwrap();
@@ -370,13 +370,13 @@ mod tests {
     #[test]
     fn numbers_end() {
         let last = NumberedSection::Limit.number_max();
-        let mut register: NumberRegister = format!("9 limit {last} a\n").parse().unwrap();
+        let mut registry: NumberRegistry = format!("9 limit {last} a\n").parse().unwrap();
         let more = named(9, NumberedSection::Limit, "b");
-        assert_eq!(register.allot(more.clone()), Err(NumberRegisterError::Exhausted(more)));
+        assert_eq!(registry.allot(more.clone()), Err(NumberRegistryError::Exhausted(more)));
     }
 
     #[test]
-    fn other_texts_are_no_registers() {
+    fn other_texts_are_no_registries() {
         for text in [
             "\n",
             "1 kind 1",
@@ -390,7 +390,7 @@ mod tests {
             "1 kind 1 a\n1 kind 2 a",
             "1 kind 1 a\n1 kind 1 b",
         ] {
-            assert_eq!(text.parse::<NumberRegister>(), Err(NumberRegisterError::Text), "{text}");
+            assert_eq!(text.parse::<NumberRegistry>(), Err(NumberRegistryError::Text), "{text}");
         }
     }
 }

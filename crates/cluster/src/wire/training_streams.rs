@@ -1,14 +1,14 @@
-//! Lessons of linear models that all nodes share, and snapshots of these models.
+//! Training examples of linear models that all nodes share, and snapshots of these models.
 //!
 //! ```text
-//! #l model          the stream, a hash: head, base, bytes, origin, snapshot, wanted; and a number ─► identity (16 bytes) and lesson
+//! #l model          the stream, a hash: head, base, bytes, origin, snapshot, wanted; and a number ─► identity (16 bytes) and example
 //! #l model n        sender ─► its greatest number that was taken, and the head then
 //! #l model l        the lease of who writes a snapshot: a number drawn by lot, which ends by itself
 //! #l model s        lease and number of a piece ─► the piece of the snapshot that was written under this lease
 //! ```
 //!
-//! Lessons `base + 1` to `head` are there; `origin` is the identity of lesson `base`. All of a model lies in one slot, so that scripts put
-//! a lesson into the stream and note its sender at once, and put a snapshot in place, cut the stream and give back the lease at once. A
+//! Examples `base + 1` to `head` are there; `origin` is the identity of example `base`. All of a model lies in one slot, so that scripts put
+//! an example into the stream and note its sender at once, and put a snapshot in place, cut the stream and give back the lease at once. A
 //! piece is only ever removed by who has the lease. Only hashes and strings are used, as all engines have them.
 
 use redis::{Cmd, Value, cmd};
@@ -20,42 +20,42 @@ use super::server_link::ConnectionClass;
 use super::{WireClient, WireCore, number, only, unexpected};
 use crate::remote::RemoteError;
 
-/// Most lessons and bytes of a stream.
-const STREAM_LESSONS_MAX: u64 = 20_000;
+/// Most examples and bytes of a stream.
+const STREAM_EXAMPLES_MAX: u64 = 20_000;
 const STREAM_BYTES_MAX: u64 = 64 << 20;
 /// Most senders that are remembered.
 const SENDERS_MAX: usize = 1_024;
-/// Most lessons and bytes of an answer.
-const PAGE_LESSONS_MAX: usize = 256;
+/// Most examples and bytes of an answer.
+const PAGE_EXAMPLES_MAX: usize = 256;
 const PAGE_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a piece of a snapshot, and most pieces: a model with all its examples takes 53 MB at the most.
 const PIECE_BYTES: usize = 512 << 10;
 const PIECES_MAX: u32 = 128;
-/// Most lessons that one call cuts off, and most such calls.
+/// Most examples that one call cuts off, and most such calls.
 const CUT_MAX: usize = 1_000;
 const CUTS_MAX: usize = 64;
 /// Bytes of an identity.
 const ID_BYTES: usize = 16;
 
-/// A place in a stream: a number, and the identity of the lesson there.
+/// A place in a stream: a number, and the identity of the example there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamPosition {
-    /// The number of the lesson.
+    /// The number of the example.
     pub number: u64,
-    /// The sender of the lesson, and its number there.
+    /// The sender of the example, and its number there.
     pub id: [u64; 2],
 }
 
-/// A lesson: the number of its sender's, and its content.
+/// An example: the number of its sender's, and its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StreamLesson {
-    /// The sender, and the lesson's number there.
+pub struct StreamExample {
+    /// The sender, and the example's number there.
     pub id: [u64; 2],
     /// The content.
     pub content: Vec<u8>,
 }
 
-/// The answer to lessons that were sent.
+/// The answer to examples that were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamReceipt {
     /// The greatest number of the sender that was ever taken.
@@ -69,7 +69,7 @@ pub struct StreamReceipt {
 /// A snapshot, without its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SnapshotDescription {
-    /// The last lesson that is in it.
+    /// The last example that is in it.
     pub position: StreamPosition,
     /// The lease under which it was written.
     pub lease: u64,
@@ -80,9 +80,9 @@ pub struct SnapshotDescription {
 /// A part of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamPage {
-    /// The number of the last lesson.
+    /// The number of the last example.
     pub head: u64,
-    /// The bytes of all lessons.
+    /// The bytes of all examples.
     pub bytes: u64,
     /// The last snapshot.
     pub snapshot: Option<SnapshotDescription>,
@@ -90,17 +90,17 @@ pub struct StreamPage {
     pub is_snapshot_wanted: bool,
     /// True if the place that was asked for is one of this stream.
     pub follows: bool,
-    /// Lessons behind it.
-    pub lessons: Vec<StreamLesson>,
+    /// Examples behind it.
+    pub examples: Vec<StreamExample>,
 }
 
-/// The stream of a snapshot: one that goes on with so many lessons before it, or one that begins with it in the place of one with so
+/// The stream of a snapshot: one that goes on with so many examples before it, or one that begins with it in the place of one with so
 /// many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamRange {
-    /// The number of lessons that stay.
+    /// The number of examples that stay.
     Kept(u64),
-    /// The number of lessons that are known.
+    /// The number of examples that are known.
     Instead(u64),
 }
 
@@ -137,18 +137,18 @@ fn id_bytes([sender, of_sender]: [u64; 2]) -> [u8; ID_BYTES] {
     bytes
 }
 
-/// The lesson that an entry of a stream is.
-fn lesson(entry: &[u8]) -> Option<StreamLesson> {
+/// The example that an entry of a stream is.
+fn example(entry: &[u8]) -> Option<StreamExample> {
     let (sender, rest) = entry.split_first_chunk()?;
     let (of_sender, content) = rest.split_first_chunk()?;
     let id = [u64::from_be_bytes(*sender), u64::from_be_bytes(*of_sender)];
-    Some(StreamLesson { id, content: content.to_vec() })
+    Some(StreamExample { id, content: content.to_vec() })
 }
 
 /// The part of a stream that the script has answered.
 fn page(value: &Value) -> Option<StreamPage> {
     let Value::Array(parts) = value else { return None };
-    let [head, bytes, Value::BulkString(snapshot), Value::Int(wanted), Value::Int(follows), lessons @ ..] =
+    let [head, bytes, Value::BulkString(snapshot), Value::Int(wanted), Value::Int(follows), examples @ ..] =
         parts.as_slice()
     else {
         return None;
@@ -158,7 +158,7 @@ fn page(value: &Value) -> Option<StreamPage> {
         text => Some(SnapshotDescription::parse(std::str::from_utf8(text).ok()?)?),
     };
     let read = |entry: &Value| match entry {
-        Value::BulkString(entry) => lesson(entry),
+        Value::BulkString(entry) => example(entry),
         _ => None,
     };
     Some(StreamPage {
@@ -167,39 +167,40 @@ fn page(value: &Value) -> Option<StreamPage> {
         snapshot,
         is_snapshot_wanted: *wanted == 1,
         follows: *follows == 1,
-        lessons: lessons.iter().map(read).collect::<Option<_>>()?,
+        examples: examples.iter().map(read).collect::<Option<_>>()?,
     })
 }
 
 impl WireClient {
-    /// Puts lessons of one sender behind those of a model, but for those that are there; `known` is the length of the stream as it is
+    /// Puts examples of one sender behind those of a model, but for those that are there; `known` is the length of the stream as it is
     /// known.
     ///
     /// # Errors
     /// [`RemoteError`] if the cluster cannot be asked: then they may be there all the same.
-    pub async fn append_lessons(
+    pub async fn append_examples(
         &self,
         model: [u8; 5],
         known: u64,
-        lessons: Vec<StreamLesson>,
+        examples: Vec<StreamExample>,
     ) -> Result<StreamReceipt, RemoteError> {
         let inner = self.inner.clone();
         only(
-            self.on_runtime(1, async move { vec![inner.append_lessons(model, known, &lessons).await] }).await,
+            self.on_runtime(1, async move { vec![inner.append_examples(model, known, &examples).await] })
+                .await,
         )
     }
 
-    /// Returns lessons of a model behind a place.
+    /// Returns examples of a model behind a place.
     ///
     /// # Errors
     /// [`RemoteError`] if the cluster cannot be asked, and where the stream is none.
-    pub async fn lessons_after(
+    pub async fn examples_after(
         &self,
         model: [u8; 5],
         position: StreamPosition,
     ) -> Result<StreamPage, RemoteError> {
         let inner = self.inner.clone();
-        only(self.on_runtime(1, async move { vec![inner.lessons_after(model, position).await] }).await)
+        only(self.on_runtime(1, async move { vec![inner.examples_after(model, position).await] }).await)
     }
 
     /// Returns a snapshot; `None` if a piece of it is missing, as where there is another one by now.
@@ -223,8 +224,8 @@ impl WireClient {
         let inner = self.inner.clone();
         let call = async move {
             let mut set = cmd("HSET");
-            set.arg(inner.names.lessons(model)).arg("wanted").arg(1);
-            let asked = inner.one(ConnectionClass::Writes, set, inner.lesson_deadline()).await;
+            set.arg(inner.names.examples(model)).arg("wanted").arg(1);
+            let asked = inner.one(ConnectionClass::Writes, set, inner.example_deadline()).await;
             vec![asked.map(|_| ())]
         };
         only(self.on_runtime(1, call).await)
@@ -264,23 +265,23 @@ impl WireClient {
 }
 
 impl WireCore {
-    async fn append_lessons(
+    async fn append_examples(
         &self,
         model: [u8; 5],
         known: u64,
-        lessons: &[StreamLesson],
+        examples: &[StreamExample],
     ) -> Result<StreamReceipt, RemoteError> {
-        let Some([sender, _]) = lessons.first().map(|lesson| lesson.id) else {
+        let Some([sender, _]) = examples.first().map(|example| example.id) else {
             return Ok(StreamReceipt { last: 0, is_full: false, is_behind: false });
         };
-        let keys = [self.names.lessons(model), self.names.lesson_senders(model)];
+        let keys = [self.names.examples(model), self.names.example_senders(model)];
         let mut command = run(&self.scripts.teach, &keys);
         command.arg(format!("{sender:016x}")).arg(known);
-        command.arg(STREAM_LESSONS_MAX).arg(STREAM_BYTES_MAX).arg(SENDERS_MAX);
-        for StreamLesson { id, content } in lessons.iter().filter(|lesson| lesson.id[0] == sender) {
+        command.arg(STREAM_EXAMPLES_MAX).arg(STREAM_BYTES_MAX).arg(SENDERS_MAX);
+        for StreamExample { id, content } in examples.iter().filter(|example| example.id[0] == sender) {
             command.arg(id[1]).arg([&id_bytes(*id)[..], content].concat());
         }
-        match self.one(ConnectionClass::Writes, command, self.lesson_deadline()).await? {
+        match self.one(ConnectionClass::Writes, command, self.example_deadline()).await? {
             Value::Nil => Err(self.unconfirmed()),
             Value::Array(parts) => match parts.as_slice() {
                 [Value::Int(last), Value::Int(full), Value::Int(behind)] => Ok(StreamReceipt {
@@ -288,22 +289,22 @@ impl WireCore {
                     is_full: *full == 1,
                     is_behind: *behind == 1,
                 }),
-                _ => Err(unexpected(AT, "no answer of the script that takes lessons")),
+                _ => Err(unexpected(AT, "no answer of the script that takes examples")),
             },
-            _ => Err(unexpected(AT, "no answer of the script that takes lessons")),
+            _ => Err(unexpected(AT, "no answer of the script that takes examples")),
         }
     }
 
-    async fn lessons_after(
+    async fn examples_after(
         &self,
         model: [u8; 5],
         position: StreamPosition,
     ) -> Result<StreamPage, RemoteError> {
-        let mut command = run(&self.scripts.lessons, &[self.names.lessons(model)]);
+        let mut command = run(&self.scripts.examples, &[self.names.examples(model)]);
         command.arg(position.number).arg(&id_bytes(position.id)[..]);
-        command.arg(PAGE_LESSONS_MAX).arg(PAGE_BYTES_MAX);
-        let answer = self.one(ConnectionClass::Reads, command, self.lesson_deadline()).await?;
-        page(&answer).ok_or_else(|| unexpected(AT, "the stream of a model's lessons is damaged"))
+        command.arg(PAGE_EXAMPLES_MAX).arg(PAGE_BYTES_MAX);
+        let answer = self.one(ConnectionClass::Reads, command, self.example_deadline()).await?;
+        page(&answer).ok_or_else(|| unexpected(AT, "the stream of a model's examples is damaged"))
     }
 
     async fn model_snapshot(
@@ -315,7 +316,7 @@ impl WireCore {
         for piece in 0..of.pieces.min(PIECES_MAX) {
             let mut get = cmd("HGET");
             get.arg(self.names.model_pieces(model)).arg(piece_name(of.lease, piece));
-            match self.one(ConnectionClass::Reads, get, self.lesson_deadline()).await? {
+            match self.one(ConnectionClass::Reads, get, self.example_deadline()).await? {
                 Value::BulkString(bytes) if bytes.len() <= PIECE_BYTES => content.extend_from_slice(&bytes),
                 _ => return Ok(None),
             }
@@ -332,7 +333,7 @@ impl WireCore {
         let span = u64::try_from(span.as_millis()).unwrap_or(u64::MAX).max(1);
         let mut set = cmd("SET");
         set.arg(self.names.model_lease(model)).arg(format!("{lease:016x}")).arg("NX").arg("PX").arg(span);
-        match self.one(ConnectionClass::Writes, set, self.lesson_deadline()).await? {
+        match self.one(ConnectionClass::Writes, set, self.example_deadline()).await? {
             Value::Okay | Value::SimpleString(_) => Ok(Some(lease)),
             // Taken by another, or by this node without enough replicas: it ends by itself.
             Value::Nil => Ok(None),
@@ -355,14 +356,15 @@ impl WireCore {
         for (piece, bytes) in (0..).zip(content.chunks(PIECE_BYTES)) {
             let mut set = cmd("HSET");
             set.arg(self.names.model_pieces(model)).arg(piece_name(lease, piece)).arg(bytes);
-            match self.one(ConnectionClass::Writes, set, self.lesson_deadline()).await? {
+            match self.one(ConnectionClass::Writes, set, self.example_deadline()).await? {
                 Value::Int(_) => {}
                 Value::Nil => return Err(self.unconfirmed()),
                 _ => return Err(unexpected(AT, "no answer to HSET")),
             }
         }
         let description = SnapshotDescription { position, lease, pieces }.text();
-        let keys = [self.names.lessons(model), self.names.model_lease(model), self.names.model_pieces(model)];
+        let keys =
+            [self.names.examples(model), self.names.model_lease(model), self.names.model_pieces(model)];
         let (kept, known) = match range {
             StreamRange::Kept(kept) => (i64::try_from(kept).unwrap_or(i64::MAX), 0),
             StreamRange::Instead(known) => (-1, known),
@@ -371,7 +373,7 @@ impl WireCore {
             let mut command = run(&self.scripts.publish, &keys);
             command.arg(format!("{lease:016x}")).arg(position.number).arg(&id_bytes(position.id)[..]);
             command.arg(&description).arg(kept).arg(known).arg(CUT_MAX);
-            match self.one(ConnectionClass::Writes, command, self.lesson_deadline()).await? {
+            match self.one(ConnectionClass::Writes, command, self.example_deadline()).await? {
                 Value::Int(0) => return Ok(false),
                 Value::Int(1) => return Ok(true),
                 Value::Int(2) => {}
@@ -382,7 +384,7 @@ impl WireCore {
         Ok(true)
     }
 
-    fn lesson_deadline(&self) -> Instant {
+    fn example_deadline(&self) -> Instant {
         Instant::now() + self.settings.connect_within.max(super::REFRESH_WITHIN)
     }
 }

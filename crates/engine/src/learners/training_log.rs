@@ -1,12 +1,12 @@
-//! The log of lessons since the learners were last written.
+//! The log of training examples since the learners were last written.
 //!
 //! ```text
-//! lesson ─► queue, in the order of learning ─► learners.N.log, before it is answered
+//! example ─► queue, in the order of learning ─► learners.N.log, before it is answered
 //!                                                 └─ N: the learners as they were written for the Nth time
 //! ```
 //!
 //! A log belongs to the learners that it follows. So a crash while these are written, before or after the new file is in
-//! place, applies no lesson twice and leaves none out.
+//! place, applies no example twice and leaves none out.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -19,14 +19,14 @@ use parking_lot::Mutex;
 use plan::TrainingLabel;
 
 use super::LearnerName;
-use super::register::LessonId;
+use super::training_streams::ExampleId;
 
-/// The bytes that begin each lesson's frame.
+/// The bytes that begin each example's frame.
 const MARK: [u8; 4] = *b"thls";
-/// Most bytes of a lesson: its head, and varints of three bytes.
-const LESSON_BYTES_MAX: u32 = 32 << 10;
+/// Most bytes of an example: its head, and varints of three bytes.
+const EXAMPLE_BYTES_MAX: u32 = 32 << 10;
 const FORMAT: FrameFormat<0> =
-    FrameFormat { mark: MARK, is_plausible: |head| head.length <= LESSON_BYTES_MAX, window: 256 << 10 };
+    FrameFormat { mark: MARK, is_plausible: |head| head.length <= EXAMPLE_BYTES_MAX, window: 256 << 10 };
 /// Bytes of a log after which the learners are written anew at the next round of housekeeping: replaying them takes seconds.
 pub(super) const LOG_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of a log after which whoever learns writes the learners.
@@ -34,29 +34,29 @@ pub(super) const LOG_BYTES_MOST: u64 = 4 * LOG_BYTES_MAX;
 
 /// The change of what an event teaches a learner.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Lesson {
+pub(super) struct TrainingExample {
     pub(super) learner: LearnerName,
-    /// The identity of a lesson that is shared with other nodes; all zero for one of this node alone.
-    pub(super) id: LessonId,
+    /// The identity of an example that is shared with other nodes; all zero for one of this node alone.
+    pub(super) id: ExampleId,
     pub(super) event: u64,
     pub(super) before: TrainingLabel,
     pub(super) now: TrainingLabel,
     pub(super) features: FeatureSet,
 }
 
-/// Lessons that are not written, and the length of the log with them.
+/// Examples that are not written, and the length of the log with them.
 #[derive(Debug, Default)]
-pub(super) struct LessonQueue {
+pub(super) struct ExampleQueue {
     pending: Vec<u8>,
     at: u64,
 }
 
 /// The log that is written.
 #[derive(Debug)]
-struct LessonFile {
+struct TrainingLogFile {
     /// The number of the learners that it follows.
     number: u64,
-    /// Made when the first lesson comes.
+    /// Made when the first example comes.
     file: Option<File>,
     /// True if the log could not be written: it ends there, until the learners are written.
     is_cut: bool,
@@ -64,15 +64,15 @@ struct LessonFile {
 
 /// The log of a data directory.
 #[derive(Debug)]
-pub(super) struct LessonLog {
+pub(super) struct TrainingLog {
     directory: PathBuf,
-    /// Held while something is learned, so that lessons are logged in the order in which they were learned.
-    pub(super) queue: Mutex<LessonQueue>,
+    /// Held while something is learned, so that examples are logged in the order in which they were learned.
+    pub(super) queue: Mutex<ExampleQueue>,
     /// Held while the file is written, never while something is learned.
-    file: Mutex<LessonFile>,
+    file: Mutex<TrainingLogFile>,
 }
 
-impl Lesson {
+impl TrainingExample {
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&self.learner.encode());
         bytes.extend_from_slice(&self.id.sender.to_le_bytes());
@@ -80,12 +80,12 @@ impl Lesson {
         self.encode_content(bytes);
     }
 
-    fn decode(bytes: &[u8]) -> Option<Lesson> {
+    fn decode(bytes: &[u8]) -> Option<TrainingExample> {
         let (learner, rest) = bytes.split_first_chunk::<{ LearnerName::BYTES }>()?;
         let (sender, rest) = rest.split_first_chunk()?;
         let (number, content) = rest.split_first_chunk()?;
-        let id = LessonId { sender: u64::from_le_bytes(*sender), number: u64::from_le_bytes(*number) };
-        Lesson::decode_content(LearnerName::decode(*learner)?, id, content)
+        let id = ExampleId { sender: u64::from_le_bytes(*sender), number: u64::from_le_bytes(*number) };
+        TrainingExample::decode_content(LearnerName::decode(*learner)?, id, content)
     }
 
     /// Adds the bytes of all but its learner and identity.
@@ -95,11 +95,15 @@ impl Lesson {
         self.features.encode(bytes);
     }
 
-    /// Reads what [`Lesson::encode_content`] has written.
-    pub(super) fn decode_content(learner: LearnerName, id: LessonId, bytes: &[u8]) -> Option<Lesson> {
+    /// Reads what [`TrainingExample::encode_content`] has written.
+    pub(super) fn decode_content(
+        learner: LearnerName,
+        id: ExampleId,
+        bytes: &[u8],
+    ) -> Option<TrainingExample> {
         let (head, features) = bytes.split_first_chunk::<10>()?;
         let [event @ .., before, now] = *head;
-        Some(Lesson {
+        Some(TrainingExample {
             learner,
             id,
             event: u64::from_le_bytes(event),
@@ -122,11 +126,11 @@ fn label_of(byte: u8) -> Option<TrainingLabel> {
     [TrainingLabel::Forget, TrainingLabel::Good, TrainingLabel::Bad].get(usize::from(byte)).copied()
 }
 
-impl LessonQueue {
-    /// Puts a lesson behind the others.
-    pub(super) fn push(&mut self, lesson: &Lesson) {
-        let mut content = Vec::with_capacity(64 + 2 * lesson.features.len());
-        lesson.encode(&mut content);
+impl ExampleQueue {
+    /// Puts an example behind the others.
+    pub(super) fn push(&mut self, example: &TrainingExample) {
+        let mut content = Vec::with_capacity(64 + 2 * example.features.len());
+        example.encode(&mut content);
         let head = FrameHead::<0>::of(self.at, [], &content);
         self.at = head.end();
         self.pending.extend_from_slice(&head.write(MARK));
@@ -134,20 +138,20 @@ impl LessonQueue {
     }
 }
 
-impl LessonLog {
+impl TrainingLog {
     /// The log behind the learners that were written so many times, and behind the logs that are there already.
-    pub(super) fn new(directory: &Path, number: u64) -> LessonLog {
-        LessonLog {
+    pub(super) fn new(directory: &Path, number: u64) -> TrainingLog {
+        TrainingLog {
             directory: directory.to_owned(),
             queue: Mutex::default(),
-            file: Mutex::new(LessonFile { number, file: None, is_cut: false }),
+            file: Mutex::new(TrainingLogFile { number, file: None, is_cut: false }),
         }
     }
 
     /// Writes what was learned by now. Not synced: it outlives the process, and the system writes it within seconds.
     ///
     /// # Errors
-    /// If it cannot be written. Lessons are then not logged until the learners are written.
+    /// If it cannot be written. Examples are then not logged until the learners are written.
     pub(super) fn write(&self) -> io::Result<()> {
         let mut log = self.file.lock();
         let pending = std::mem::take(&mut self.queue.lock().pending);
@@ -160,8 +164,8 @@ impl LessonLog {
     }
 
     /// Begins the log of learners that are about to be written, as `encode` gives them while nothing is learned; answers their
-    /// number and these. `encode` puts lessons that are still needed into the new log.
-    pub(super) fn turn(&self, encode: impl FnOnce(&mut LessonQueue) -> Vec<u8>) -> (u64, Vec<u8>) {
+    /// number and these. `encode` puts examples that are still needed into the new log.
+    pub(super) fn turn(&self, encode: impl FnOnce(&mut ExampleQueue) -> Vec<u8>) -> (u64, Vec<u8>) {
         let mut log = self.file.lock();
         let (pending, learners) = {
             let mut queue = self.queue.lock();
@@ -169,14 +173,14 @@ impl LessonLog {
         };
         // If the learners cannot be written these still stand behind the old ones.
         if let Err(error) = log.append(&self.directory, &pending) {
-            tracing::warn!(%error, "the last lessons of linear models are not logged, and are in the next copy of these alone");
+            tracing::warn!(%error, "the last training examples of linear models are not logged, and are in the next copy of these alone");
         }
-        *log = LessonFile { number: log.number + 1, file: None, is_cut: false };
+        *log = TrainingLogFile { number: log.number + 1, file: None, is_cut: false };
         (log.number, learners)
     }
 }
 
-impl LessonFile {
+impl TrainingLogFile {
     fn append(&mut self, directory: &Path, pending: &[u8]) -> io::Result<()> {
         if pending.is_empty() || self.is_cut {
             return Ok(());
@@ -217,7 +221,7 @@ pub(super) fn last(directory: &Path) -> io::Result<Option<u64>> {
     Ok(numbers(directory)?.last().copied())
 }
 
-/// Removes the logs of learners that were written fewer times: these have their lessons.
+/// Removes the logs of learners that were written fewer times: these have their examples.
 pub(super) fn forget_before(directory: &Path, number: u64) -> io::Result<()> {
     for old in numbers(directory)?.into_iter().filter(|old| *old < number) {
         fs::remove_file(path(directory, old))?;
@@ -225,17 +229,17 @@ pub(super) fn forget_before(directory: &Path, number: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// The lessons behind the learners that were written so many times.
+/// The examples behind the learners that were written so many times.
 #[derive(Debug, Default)]
-pub(super) struct StoredLessons {
-    pub(super) lessons: Vec<Lesson>,
-    /// Logs with lessons that cannot be read, and how much that is. The others stand.
+pub(super) struct StoredExamples {
+    pub(super) examples: Vec<TrainingExample>,
+    /// Logs with examples that cannot be read, and how much that is. The others stand.
     pub(super) damaged: Vec<(PathBuf, String)>,
 }
 
 /// Reads the logs behind the learners that were written so many times.
-pub(super) fn read(directory: &Path, number: u64) -> io::Result<StoredLessons> {
-    let mut stored = StoredLessons::default();
+pub(super) fn read(directory: &Path, number: u64) -> io::Result<StoredExamples> {
+    let mut stored = StoredExamples::default();
     let device = FileDevice::read_only(directory);
     for number in numbers(directory)?.into_iter().filter(|other| *other >= number) {
         let path = path(directory, number);
@@ -246,8 +250,8 @@ pub(super) fn read(directory: &Path, number: u64) -> io::Result<StoredLessons> {
         let mut lost = 0;
         while let Some(piece) = frames.next_frame()? {
             match piece {
-                FramePiece::Sound((head, content)) => match Lesson::decode(&content) {
-                    Some(lesson) => stored.lessons.push(lesson),
+                FramePiece::Sound((head, content)) => match TrainingExample::decode(&content) {
+                    Some(example) => stored.examples.push(example),
                     None => lost += head.end() - head.at,
                 },
                 FramePiece::Damaged(damage) if damage.is_torn() => {}
@@ -256,7 +260,7 @@ pub(super) fn read(directory: &Path, number: u64) -> io::Result<StoredLessons> {
         }
         if lost > 0 {
             let why = format!(
-                "{lost} bytes of lessons are damaged; classifiers lack these until they are taught again"
+                "{lost} bytes of training examples are damaged; classifiers lack these until they are taught again"
             );
             stored.damaged.push((path, why));
         }
@@ -272,89 +276,89 @@ mod tests {
 
     use super::*;
 
-    fn lesson(event: u64, text: &str) -> Lesson {
+    fn example(event: u64, text: &str) -> TrainingExample {
         let mut builder = FeatureBuilder::default();
         builder.add_runs(1, text);
         let (before, now) = (TrainingLabel::Good, TrainingLabel::Bad);
         let learner = LearnerName { space: 7, classifier: 40, view: LinearView::Site };
-        let id = LessonId { sender: event ^ 9, number: event };
-        Lesson { learner, id, event, before, now, features: builder.finish() }
+        let id = ExampleId { sender: event ^ 9, number: event };
+        TrainingExample { learner, id, event, before, now, features: builder.finish() }
     }
 
-    fn log(directory: &Path, lessons: &[Lesson]) {
-        let log = LessonLog::new(directory, 3);
-        for lesson in lessons {
-            log.queue.lock().push(lesson);
+    fn log(directory: &Path, examples: &[TrainingExample]) {
+        let log = TrainingLog::new(directory, 3);
+        for example in examples {
+            log.queue.lock().push(example);
             log.write().unwrap();
         }
     }
 
     #[test]
-    fn lessons_are_read_in_order_behind_their_learners() {
+    fn examples_are_read_in_order_behind_their_learners() {
         let directory = tempfile::tempdir().unwrap();
-        let lessons = [lesson(1, "cheap pills"), lesson(2, ""), lesson(u64::MAX, "meeting notes")];
-        let log = LessonLog::new(directory.path(), 3);
-        log.queue.lock().push(&lessons[0]);
+        let examples = [example(1, "cheap pills"), example(2, ""), example(u64::MAX, "meeting notes")];
+        let log = TrainingLog::new(directory.path(), 3);
+        log.queue.lock().push(&examples[0]);
         log.write().unwrap();
-        log.queue.lock().push(&lessons[1]);
+        log.queue.lock().push(&examples[1]);
         assert!(log.bytes() > 0);
         let turned = log.turn(|_| vec![9]);
         assert_eq!((turned, log.bytes()), ((4, vec![9]), 0));
-        log.queue.lock().push(&lessons[2]);
+        log.queue.lock().push(&examples[2]);
         log.write().unwrap();
         let read = |number| read(directory.path(), number).unwrap();
-        assert_eq!(read(3).lessons, lessons, "learners that are not in place yet");
-        assert_eq!(read(4).lessons, lessons[2..]);
-        assert_eq!((last(directory.path()).unwrap(), read(5).lessons.len()), (Some(4), 0));
+        assert_eq!(read(3).examples, examples, "learners that are not in place yet");
+        assert_eq!(read(4).examples, examples[2..]);
+        assert_eq!((last(directory.path()).unwrap(), read(5).examples.len()), (Some(4), 0));
         forget_before(directory.path(), 4).unwrap();
-        assert_eq!(read(0).lessons, lessons[2..]);
+        assert_eq!(read(0).examples, examples[2..]);
         assert!(read(0).damaged.is_empty());
     }
 
-    /// A log that is cut off anywhere is one of a killed process: it has the lessons before, and is no damage.
+    /// A log that is cut off anywhere is one of a killed process: it has the examples before, and is no damage.
     #[test]
     fn a_log_that_is_cut_off_has_what_was_whole() {
         let directory = tempfile::tempdir().unwrap();
-        let lessons = [lesson(1, "cheap pills and more"), lesson(2, "notes of a meeting")];
-        log(directory.path(), &lessons);
+        let examples = [example(1, "cheap pills and more"), example(2, "notes of a meeting")];
+        log(directory.path(), &examples);
         let path = path(directory.path(), 3);
         let whole = fs::read(&path).unwrap();
         for length in 0..=whole.len() {
             fs::write(&path, &whole[..length]).unwrap();
             let found = read(directory.path(), 3).unwrap();
-            assert!(lessons.starts_with(&found.lessons), "{length}");
+            assert!(examples.starts_with(&found.examples), "{length}");
             assert!(found.damaged.is_empty(), "{length}: {:?}", found.damaged);
-            assert_eq!(found.lessons.len() == 2, length == whole.len(), "{length}");
+            assert_eq!(found.examples.len() == 2, length == whole.len(), "{length}");
         }
     }
 
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// A byte that is changed costs at most the lesson that it is in, and is told.
+        /// A byte that is changed costs at most the example that it is in, and is told.
         #[test]
-        fn a_damaged_lesson_is_told_and_the_others_stand(at in any::<prop::sample::Index>(), mask in 1u8..) {
+        fn a_damaged_example_is_told_and_the_others_stand(at in any::<prop::sample::Index>(), mask in 1u8..) {
             let directory = tempfile::tempdir().unwrap();
-            let lessons: Vec<Lesson> =
-                (0..5).map(|number| lesson(number, &"lorem ipsum dolor ".repeat(number as usize))).collect();
-            log(directory.path(), &lessons);
+            let examples: Vec<TrainingExample> =
+                (0..5).map(|number| example(number, &"lorem ipsum dolor ".repeat(number as usize))).collect();
+            log(directory.path(), &examples);
             let path = path(directory.path(), 3);
             let mut bytes = fs::read(&path).unwrap();
             let place = at.index(bytes.len());
             bytes[place] ^= mask;
             fs::write(&path, bytes).unwrap();
             let found = read(directory.path(), 3).unwrap();
-            prop_assert_eq!(found.lessons.len(), 4);
-            prop_assert!(found.lessons.iter().all(|lesson| lessons.contains(lesson)));
+            prop_assert_eq!(found.examples.len(), 4);
+            prop_assert!(found.examples.iter().all(|example| examples.contains(example)));
             prop_assert_eq!(found.damaged.len(), 1);
         }
 
         #[test]
-        fn any_bytes_are_a_lesson_or_none(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-            if let Some(lesson) = Lesson::decode(&bytes) {
+        fn any_bytes_are_an_example_or_none(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            if let Some(example) = TrainingExample::decode(&bytes) {
                 let mut again = Vec::new();
-                lesson.encode(&mut again);
-                prop_assert_eq!(Lesson::decode(&again), Some(lesson));
+                example.encode(&mut again);
+                prop_assert_eq!(TrainingExample::decode(&again), Some(example));
             }
         }
     }

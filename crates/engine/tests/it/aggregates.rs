@@ -49,7 +49,7 @@ of = "user"
 [[statistic]]
 name = "orders"
 keys = ["user", "card"]
-track = ["first", "last", "count", "sum", "min", "max"]
+aggregate = ["first", "last", "count", "sum", "min", "max"]
 value = "cents"
 decay = ["1h", "1d"]
 keep = "30d"
@@ -57,7 +57,7 @@ keep = "30d"
 [[statistic]]
 name = "visitors"
 keys = ["visitor"]
-track = ["count", "first"]
+aggregate = ["count", "first"]
 decay = ["1h"]
 keep = "30d"
 admit = { after = 3, rotate = "3d", keys = 1000 }
@@ -144,7 +144,7 @@ fn key<'a>(keys: &'a [ExplainedKey], kind: &str) -> &'a ExplainedKey {
 }
 
 #[test]
-fn a_track_is_read_by_rules() {
+fn an_aggregate_is_read_by_rules() {
     let engine = Engine::ephemeral(plan()).unwrap();
     let (facts, keys) = peek(&engine, order("ann", None), NOW);
     assert_eq!(fact(&facts, "user.count()"), Some(Value::Integer(0)));
@@ -261,7 +261,7 @@ fn approximate_distinct_counts_are_close_and_say_so() {
 }
 
 #[test]
-fn tracks_have_no_ranking_and_take_no_feedback() {
+fn aggregates_have_no_ranking_and_take_no_feedback() {
     let engine = Engine::ephemeral(plan()).unwrap();
     let pipeline = Arc::clone(&engine.plan().pipelines[0]);
     let asked = engine::Ranking { kind: "user", counter: "count", window: Span::hours(1), limit: 5 };

@@ -1,32 +1,32 @@
-//! Registers of a node that shares them with nobody: a test puts its own in place of the one that it is about.
+//! Registries of a node that shares them with nobody: a test puts its own in place of the one that it is about.
 
 use engine::{
-    ChangePage, ChangePosition, ChangeRegister, Directory, Engine, LedgerHome, NodeEntries, NodeRegister,
-    NumberAllotment, RulesRegister, ShardHealth, ShardMonitor, SharedChange, SharedRegisters, SharedState,
+    ChangePage, ChangePosition, ChangeRegistry, Directory, Engine, LedgerHome, NodeEntries, NodeRegistry,
+    NumberAllotment, RulesRegistry, ShardHealth, ShardMonitor, SharedChange, SharedRegistries, SharedState,
 };
 use event::Time;
 use journal::NodeNumber;
 use plan::{Config, Plan};
-use stats::{EmbeddedLedger, NumberRegister};
+use stats::{EmbeddedLedger, NumberRegistry};
 
-/// The registers of a node that is alone with them.
-pub(crate) struct Alone;
+/// The registries of a node that is alone with them.
+pub(crate) struct LoneNode;
 
-impl Alone {
-    /// All of them, but for that of lessons.
-    pub(crate) fn registers() -> SharedRegisters {
-        SharedRegisters {
-            numbers: Box::new(Alone),
-            nodes: Box::new(Alone),
-            shards: Box::new(Alone),
-            rules: Box::new(Alone),
-            lessons: None,
-            changes: Box::new(Alone),
+impl LoneNode {
+    /// All of them, but for that of examples.
+    pub(crate) fn registries() -> SharedRegistries {
+        SharedRegistries {
+            numbers: Box::new(LoneNode),
+            nodes: Box::new(LoneNode),
+            shards: Box::new(LoneNode),
+            rules: Box::new(LoneNode),
+            examples: None,
+            changes: Box::new(LoneNode),
         }
     }
 }
 
-impl NodeRegister for Alone {
+impl NodeRegistry for LoneNode {
     fn number(&self) -> NodeNumber {
         NodeNumber::new(1).unwrap()
     }
@@ -40,13 +40,13 @@ impl NodeRegister for Alone {
     }
 }
 
-impl ShardMonitor for Alone {
+impl ShardMonitor for LoneNode {
     fn shards(&self) -> Vec<ShardHealth> {
         Vec::new()
     }
 }
 
-impl ChangeRegister for Alone {
+impl ChangeRegistry for LoneNode {
     fn since(&self, position: ChangePosition) -> Result<Option<ChangePage>, String> {
         Ok(Some(ChangePage { position, ..ChangePage::default() }))
     }
@@ -56,7 +56,7 @@ impl ChangeRegister for Alone {
     }
 }
 
-impl RulesRegister for Alone {
+impl RulesRegistry for LoneNode {
     fn last(&self) -> Result<SharedState, String> {
         Ok(SharedState::default())
     }
@@ -70,18 +70,18 @@ impl RulesRegister for Alone {
     }
 }
 
-impl NumberAllotment for Alone {
-    fn allot(&self, known: &NumberRegister, wanted: &NumberRegister) -> Result<NumberRegister, String> {
+impl NumberAllotment for LoneNode {
+    fn allot(&self, known: &NumberRegistry, wanted: &NumberRegistry) -> Result<NumberRegistry, String> {
         known.with(wanted).map_err(|error| error.to_string())
     }
 }
 
-/// Opens a directory by a configuration, with statistics in memory and these registers.
-pub(crate) fn open_with(directory: &Directory, config: &Config, registers: SharedRegisters) -> Engine {
+/// Opens a directory by a configuration, with statistics in memory and these registries.
+pub(crate) fn open_with(directory: &Directory, config: &Config, registries: SharedRegistries) -> Engine {
     let plan = Plan::compile(config).unwrap_or_else(|problems| panic!("{problems}"));
     let ledger = |plan: &Plan| {
         let ledger = EmbeddedLedger::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?;
         Ok(LedgerHome::Elsewhere(Box::new(ledger)))
     };
-    Engine::open_over(directory, plan, Some(registers), ledger).unwrap()
+    Engine::open_over(directory, plan, Some(registries), ledger).unwrap()
 }
