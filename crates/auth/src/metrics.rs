@@ -88,11 +88,11 @@ impl DnsMetrics {
     /// Adds the counters to a page.
     pub fn register(&self, registry: &mut Registry) {
         let help =
-            "Questions for name service, by where the answer came from; `stale` ones stood in for another";
+            "DNS lookups, by where the answer came from; `stale`: an expired answer stood in for a new one";
         registry.register("tollhouse_dns_lookups", help, self.lookups.clone());
-        let help = "Time that resolvers took, in seconds, by what they answered";
+        let help = "Time until a resolver answered, in seconds, by result";
         registry.register("tollhouse_dns_query_seconds", help, self.queries.clone());
-        let help = "Questions whose deadline came before the answer";
+        let help = "DNS lookups that were not answered before their deadline";
         registry.register("tollhouse_dns_timeouts", help, self.timeouts.clone());
         let help = "Answers by which a DNS list refuses to serve this resolver";
         registry.register("tollhouse_dnsbl_refusals", help, self.refusals.clone());

@@ -224,10 +224,10 @@ pub(crate) struct FormMetrics {
 
 impl FormMetrics {
     fn register(&self, registry: &mut Registry) {
-        registry.register("tollhouse_forms_issued", "Tokens of forms that were issued", self.issued.clone());
+        registry.register("tollhouse_forms_issued", "Form tokens issued", self.issued.clone());
         registry.register(
             "tollhouse_forms_sent",
-            "Forms that were sent with a token, by what came of it: `opened`, or why it was refused",
+            "Forms sent with a token, by result: `opened`, or why the token was refused",
             self.sent.clone(),
         );
         registry.register(
@@ -307,12 +307,12 @@ impl ChallengeMetrics {
     fn register(&self, registry: &mut Registry) {
         registry.register(
             "tollhouse_challenges_issued",
-            "Challenges that were issued, by the weightiest rule that asked for them",
+            "Challenges issued, by the rule with the highest score that asked for them",
             self.issued.clone(),
         );
         registry.register(
             "tollhouse_challenges_shown",
-            "Challenges that came back, by that rule and outcome: `solved`, or why they were refused; without scripts `rendered` or `waited`. What was issued and never came back was given up",
+            "Challenges answered, by that rule and result: `solved`, or why they were refused; without scripts `rendered` or `waited`. Those that were issued and not answered were given up",
             self.shown.clone(),
         );
         registry.register(
@@ -347,7 +347,7 @@ impl EngineMetrics {
         );
         register(
             "tollhouse_events_unknown",
-            "Events with a field that the pipeline does not know, or with none that it knows",
+            "Events with a field that the pipeline does not define, or with no field that it defines",
             &self.unknown_events,
         );
         register("tollhouse_keys_derived", "Keys that events were counted under", &self.keys_derived);
@@ -357,7 +357,7 @@ impl EngineMetrics {
             &self.observe_duplicates,
         );
         register("tollhouse_observe_failures", "Events judged without statistics", &self.observe_failures);
-        register("tollhouse_feedback_given", "Feedback and learning taken in", &self.feedback_given);
+        register("tollhouse_feedback_given", "Feedback and training requests accepted", &self.feedback_given);
         register(
             "tollhouse_candidate_events",
             "Events that a candidate judged beside the enforced rules",
@@ -370,34 +370,34 @@ impl EngineMetrics {
         );
         registry.register(
             "tollhouse_candidate_disagreements",
-            "Events for which a candidate asks for another action",
+            "Events for which a candidate's action differs from the enforced one",
             self.candidate_disagreements.clone(),
         );
         registry.register(
             "tollhouse_rules_reloads",
-            "Changes of what is judged by, by what came of them: ok, unchanged, refused",
+            "Reloads of rules, by result: ok, unchanged, refused",
             self.rules_reloads.clone(),
         );
         registry.register(
             "tollhouse_limits_taken",
-            "Takes from limits, by what came of them",
+            "Takes from limits, by result",
             self.limits_taken.clone(),
         );
         registry.register(
             "tollhouse_feedback_judged",
-            "Decisions that somebody who is believed has judged, by action and side: the share of `good` ones that were acted on is the rate of false positives",
+            "Decisions that a trusted reporter has judged, by action and side: the share of `good` ones that were acted on is the false positive rate",
             self.feedback_judged.clone(),
         );
         self.challenges.register(registry);
         registry.register("tollhouse_reviews_queued", "Reviews queued", self.reviews_queued.clone());
         registry.register(
             "tollhouse_reviews_refused",
-            "Reviews that were not queued, as the queue is full of what matters more",
+            "Reviews not queued because the queue is full of more important ones",
             self.reviews_refused.clone(),
         );
         registry.register(
             "tollhouse_reviews_crowded_out",
-            "Reviews that went from a full queue to make room",
+            "Reviews removed from a full queue to make room",
             self.reviews_crowded_out.clone(),
         );
         registry.register(
@@ -420,7 +420,7 @@ impl EngineMetrics {
         registry.register("tollhouse_journal_failures", "Decisions that could not be logged", unlogged);
         registry.register(
             "tollhouse_bans_passed_over",
-            "Bans that the allow list has passed over, by origin (`rule`, `post`, `list` for those of before) and by its setting",
+            "Bans without effect because of the allow list, by origin (`rule`, `post`, or `list` for older ones) and by its setting",
             self.bans_passed_over.clone(),
         );
         let failures = self.settle_failures.clone();

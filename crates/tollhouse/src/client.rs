@@ -568,7 +568,7 @@ impl ApiClient {
         self.call(Method::DELETE, &format!("/v1/backtests/{}", escaped(id)), &[], &[], &[])
     }
 
-    /// Begins to make a pipeline's linear models anew.
+    /// Starts rebuilding a pipeline's linear models.
     pub(crate) fn relearn(&self, pipeline: Option<&str>) -> Result<RelearningJson, CallError> {
         self.call(Method::POST, RELEARN, &named(pipeline), &[], &[])
     }

@@ -47,7 +47,7 @@ pub enum RelearnError {
         found: TrainingCounts,
     },
     /// Others were begun since, and these no longer learn what those in use learn.
-    #[error("others were begun since: make the linear models anew once more")]
+    #[error("others were begun since: rebuild the linear models once more")]
     Superseded,
     /// Nodes share the models, and they cannot be replaced for all of them.
     #[error("the linear models that nodes share cannot be replaced: {0}")]

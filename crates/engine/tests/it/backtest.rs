@@ -1,4 +1,4 @@
-//! Journalled decisions judged anew.
+//! Journalled decisions judged again.
 
 use std::sync::Arc;
 

@@ -202,7 +202,7 @@ impl Collector for WaitingCollector {
             let count = i64::try_from(waiting.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
             family.get_or_create(&GateLabel { gate }).set(count);
         }
-        let help = "Requests that wait for a place, by what they are";
+        let help = "Requests that wait for a free slot, by type";
         family.encode(encoder.encode_descriptor(
             "tollhouse_http_waiting",
             help,

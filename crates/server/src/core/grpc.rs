@@ -54,9 +54,9 @@ impl GrpcResources {
     /// Returns the resources, with so many bytes for requests that are not whole yet.
     pub(crate) fn new(intake: usize, registry: &mut Registry) -> GrpcResources {
         let (unfinished, envoy) = (Gauge::default(), Family::<EnvoyLabel, Counter>::default());
-        let help = "Bytes of requests of gRPC that are not whole yet";
+        let help = "Bytes of gRPC requests that have not arrived in full yet";
         registry.register("tollhouse_grpc_unfinished_bytes", help, unfinished.clone());
-        let help = "What was taken from limits of Envoy's configuration, by limit and result";
+        let help = "Hits taken from the limits of Envoy's configuration, by limit and result";
         registry.register("tollhouse_envoy_hits", help, envoy.clone());
         GrpcResources {
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),

@@ -197,7 +197,7 @@ impl ServerMetrics {
         );
         registry.register(
             "tollhouse_undecided",
-            "Events that found no place or no time, and were answered by the pipeline's `on_error`",
+            "Events answered by the pipeline's `on_error`, for lack of capacity or time",
             self.undecided.clone(),
         );
         registry.register(
@@ -208,7 +208,7 @@ impl ServerMetrics {
         registry.register("tollhouse_http_panics", "Requests whose handling panicked", self.panics.clone());
         registry.register(
             "tollhouse_http_bad_lines",
-            "Lines of batches that were no events",
+            "Lines of batches that are not valid events",
             self.bad_lines.clone(),
         );
         let help = "Wrong tokens and passwords, by listener; `http` is that of HTTP";
@@ -235,8 +235,7 @@ impl ServerMetrics {
         registry.register("tollhouse_listener_failures", help, of.failures.clone());
         let help = "Commands of clients of Redis, by listener";
         registry.register("tollhouse_resp_commands", help, of.commands.clone());
-        let help =
-            "Time for commands of a client of Redis that were decided as one batch, in seconds, by listener";
+        let help = "Time to decide a batch of commands of a Redis client, in seconds, by listener";
         registry.register("tollhouse_resp_batch_seconds", help, of.batches.clone());
         self
     }
@@ -372,11 +371,11 @@ impl EngineCollector {
             ("score", "Score at which a band with a promise begins", scores),
             ("promised_ratio", "Promised share of good events that reach the band", promised),
             ("promise_held", "1 if enough good events are known to hold the promise", held),
-            ("good_events", "Events judged good that the band's score is drawn from", good),
+            ("good_events", "Events judged good from which the band's score is computed", good),
             ("recall_ratio", "Share of the latest events judged bad that reach the band", recall),
             (
                 "reached_ratio",
-                "Share of the latest good events that reached the band as it began before each of them",
+                "Share of the latest good events that reached the band as it was before each of them",
                 reached,
             ),
         ];
@@ -451,19 +450,23 @@ impl EngineCollector {
     fn encode_sinks(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         type Figure = fn(&SinkStatus) -> u64;
         let counters: [(&str, &str, Figure); 5] = [
-            ("sent", "Messages that the broker has taken, by sink", SinkStatus::sent),
-            ("sent_bytes", "Bytes of messages that the broker has taken, by sink", SinkStatus::bytes),
-            ("shortened", "Messages that went without facts, being too long, by sink", SinkStatus::shortened),
-            ("failures", "Attempts to send that failed, and are made again, by sink", SinkStatus::failures),
+            ("sent", "Messages that the broker accepted, by sink", SinkStatus::sent),
+            ("sent_bytes", "Bytes of messages that the broker accepted, by sink", SinkStatus::bytes),
+            (
+                "shortened",
+                "Messages sent without facts because they were too long, by sink",
+                SinkStatus::shortened,
+            ),
+            ("failures", "Failed attempts to send, which are retried, by sink", SinkStatus::failures),
             (
                 "gaps",
-                "Times that the journal had let go of records before they were sent, by sink",
+                "Times that the journal removed records before they were sent, by sink",
                 SinkStatus::gaps,
             ),
         ];
         let gauges: [(&str, &str, Figure); 2] = [
             ("lag_records", "Records of the journal that are not sent yet, by sink", SinkStatus::lag),
-            ("failing", "Whether a sink cannot send", |status| u64::from(status.fault().is_some())),
+            ("failing", "1 if a sink cannot send", |status| u64::from(status.fault().is_some())),
         ];
         let sinks = self.engine.sinks().statuses();
         let label = |status: &SinkStatus| SinkLabel { sink: status.plan.name.clone() };
@@ -506,7 +509,7 @@ impl EngineCollector {
             ("slope", "Log-odds of being bad for a point of score", slopes),
             ("offset", "Log-odds of being bad at a score of 0", offsets),
             ("bad_ratio", "Share of the latest judged events that were bad", bad),
-            ("expected_ratio", "That share as the probabilities let expect it", expected),
+            ("expected_ratio", "Share of bad events that the probabilities predict", expected),
             ("brier", "Mean squared error of the latest probabilities", squared),
         ];
         for (name, help, family) in gauges {
@@ -540,7 +543,7 @@ impl Collector for EngineCollector {
             ("ledger_disk_bytes", "Length of the ledger's files", ledger.disk_bytes),
             (
                 "ledger_live_bytes",
-                "Bytes of the ledger's files that are the newest image of a key",
+                "Bytes of the ledger's files that hold the newest image of a key",
                 ledger.live_bytes,
             ),
             (
@@ -564,12 +567,12 @@ impl Collector for EngineCollector {
             ("journal_pending_bytes", "Records that are not written yet", journal.pending_bytes as u64),
             (
                 "journal_upload_waiting",
-                "Segments with records that are not uploaded, the newest among them",
+                "Segments with records that are not uploaded yet, the newest one included",
                 upload.waiting,
             ),
             (
                 "journal_upload_lag_seconds",
-                "Age of the oldest record that is not uploaded, where segments are",
+                "Age of the oldest record that is not uploaded yet, in seconds, where segments are uploaded",
                 upload
                     .oldest
                     .map_or(0, |oldest| ((self.clock.now() - oldest).0 / 1_000_000).max(0).cast_unsigned()),
@@ -580,23 +583,19 @@ impl Collector for EngineCollector {
             ("ledger_rewritten_bytes", "Bytes written again by merges of files", ledger.rewritten_bytes),
             (
                 "ledger_unplaced",
-                "Observations of keys that found no place and were estimated",
+                "Observations of keys that were estimated because there was no room for them",
                 ledger.unplaced,
             ),
             ("ledger_loads", "Cells read back from disk", ledger.loads),
             ("ledger_evictions", "Cells that left memory to make room", ledger.evictions),
-            ("ledger_expired", "Cells let go because no window reaches them", ledger.expired),
+            ("ledger_expired", "Cells removed because no window needs them any more", ledger.expired),
             ("ledger_damaged", "Images of cells that could not be read", ledger.damaged),
-            ("journal_uploads", "Segments that were uploaded", upload.segments),
-            ("journal_upload_bytes", "Bytes that were uploaded", upload.bytes),
-            (
-                "journal_upload_failures",
-                "Attempts to upload that failed, and are made again",
-                upload.failures,
-            ),
+            ("journal_uploads", "Segments uploaded", upload.segments),
+            ("journal_upload_bytes", "Bytes uploaded", upload.bytes),
+            ("journal_upload_failures", "Failed attempts to upload, which are retried", upload.failures),
             (
                 "journal_upload_lost",
-                "Records that went, as the journal was too long, before they were uploaded",
+                "Records removed to bound the journal before they were uploaded",
                 upload.lost,
             ),
         ];

@@ -181,7 +181,7 @@ fn ask(args: &BacktestArgs, client: &ApiClient) -> Result<Exit, CommandError> {
     let Some(report) = &done.report else { return Ok(Exit::Fine) };
     show(report, &mut out)?;
     out.flush()?;
-    say(format_args!("{} decisions judged anew, of {} to {}", HumanCount(report.rows), done.from, done.to));
+    say(format_args!("{} decisions judged again, of {} to {}", HumanCount(report.rows), done.from, done.to));
     for missing in &report.not_logged {
         crate::console::error(format_args!(
             "{} was not logged for {} decisions; left out there: {}",
@@ -233,7 +233,7 @@ pub(crate) fn run(args: BacktestArgs) -> Result<Exit, CommandError> {
     }
     out.flush()?;
     say(format_args!(
-        "{} decisions judged anew, {} a second",
+        "{} decisions judged again, {} a second",
         HumanCount(report.rows),
         HumanCount(rows_per_second as u64)
     ));

@@ -47,7 +47,7 @@ pub(crate) struct EraseArgs {
     /// Only count what would be erased
     #[arg(long)]
     dry_run: bool,
-    /// Only reset: statistics begin anew and bans end; decisions and notes stay. Of a server
+    /// Only reset: statistics start from zero and bans end; decisions and notes stay. Of a server
     #[arg(long, requires = "server")]
     reset: bool,
     #[command(flatten)]

@@ -27,7 +27,7 @@ Examples:
   tollhouse learn --data ./data --spam ~/Maildir/.Junk --ham ~/Maildir/cur
   tollhouse learn --data ./data --message-time --spam spam.mbox --ham wanted.mbox archive/
   tollhouse learn --class spam --server http://127.0.0.1:8377 - < message.eml
-  tollhouse learn --data ./data --from-journal                  Make lost linear models anew
+  tollhouse learn --data ./data --from-journal                  Rebuild lost linear models
   tollhouse learn --server http://127.0.0.1:8377 --from-journal --dry-run
 
 To begin, use --spam and --ham: their messages are learned in turns.

@@ -15,7 +15,7 @@ use crate::options::{EngineOptions, JsonOption, stopped};
 Examples:
   tollhouse ledger names --data ./data                          SPACE/SECTION/NAME and number
   tollhouse ledger names --data ./data --rename from sender     Keep what was counted of `from`
-  tollhouse ledger names --data ./data --drop kind/from         Let `from` begin anew")]
+  tollhouse ledger names --data ./data --drop kind/from         Let `from` start from zero")]
 pub(crate) struct LedgerArgs {
     #[command(subcommand)]
     command: LedgerCommand,

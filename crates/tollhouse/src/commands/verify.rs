@@ -26,7 +26,7 @@ Examples:
 Reads ledger and journal, and checks rules, limits, labels and configuration. No server may run on
 the directory; verify a snapshot instead. --repair first rewrites what is readable of damaged
 segments, keeps the damaged files beside them, and forgets the rest. It also drops keys whose newest
-event lies ahead of the wall clock: their limits open and their counts begin anew. Set the clock
+event lies ahead of the wall clock: their limits open and their counts start from zero. Set the clock
 right before.
 
 Exit code 1: something is lost, or others than the owner can read or replace files.")]
@@ -188,7 +188,7 @@ fn kept(verified: &DirectoryVerification) -> impl Iterator<Item = (String, u64)>
 fn say_repaired(repaired: &Repairs) {
     for kept in &repaired.ledger {
         say(format_args!(
-            "the statistics that can be read of a damaged segment were written anew; the damaged file is {}",
+            "the statistics that can be read of a damaged segment were rewritten; the damaged file is {}",
             kept.display()
         ));
     }
@@ -207,7 +207,7 @@ fn say_repaired(repaired: &Repairs) {
     }
     for journal::SegmentRepair { kept, records, skipped } in &repaired.journal {
         say(format_args!(
-            "{} records written anew, without {skipped}; the damaged file is {}",
+            "{} records rewritten, without {skipped}; the damaged file is {}",
             HumanCount(*records),
             kept.display()
         ));
@@ -342,7 +342,7 @@ fn damage(verified: &DirectoryVerification) -> Vec<VerifyDamage> {
         ));
     }
     for file in &journal.side_files {
-        let cost = "missing or damaged: the next start writes it anew, if it is of what is in force then";
+        let cost = "missing or damaged: the next start writes it again, if it is of what is in force then";
         all.push(VerifyDamage { cost: cost.to_owned(), ..VerifyDamage::file(format!("journal/{file}")) });
     }
     for (path, why) in settings {

@@ -236,7 +236,7 @@ fn overview() -> Vec<Panel> {
         ),
         panel(
             "Limits",
-            "Takes from limits, by what came of them",
+            "Takes from limits, by result",
             "ops",
             vec![(sum("limit, result", rate("tollhouse_limits_taken_total", "")), "{{limit}} {{result}}")],
         ),

@@ -61,7 +61,7 @@ pub(super) const LIMIT: Section = Section {
             "counts",
             SettingType::Choice(&["all", "allowed"]),
             None,
-            "Takes that count: `all`, which locks out whoever keeps asking, or `allowed` ones. Default: \
+            "Takes that count: `all`, which locks out clients that keep asking, or `allowed` ones. Default: \
             `allowed` for `gcra` without a shadow ban, else `all`",
         ),
         setting(

@@ -38,20 +38,24 @@ pub(super) struct NotificationMetrics {
 impl NotificationMetrics {
     pub(super) fn new(registry: &mut Registry) -> NotificationMetrics {
         let of = NotificationMetrics::default();
-        registry.register("tollhouse_notifications_sent", "Notifications that were taken", of.sent.clone());
+        registry.register(
+            "tollhouse_notifications_sent",
+            "Notifications that their receiver accepted",
+            of.sent.clone(),
+        );
         registry.register(
             "tollhouse_notifications_retried",
-            "Tries to send notifications that failed and are made again",
+            "Failed attempts to send notifications, which are retried",
             of.retried.clone(),
         );
         registry.register(
             "tollhouse_notifications_failed",
-            "Notifications that were given up",
+            "Notifications given up because they could not be sent",
             of.failed.clone(),
         );
         registry.register(
             "tollhouse_notifications_dropped",
-            "Notifications for which there was no room",
+            "Notifications dropped because their queue was full",
             of.dropped.clone(),
         );
         registry.register("tollhouse_notifications_waiting", "Notifications that wait", of.waiting.clone());

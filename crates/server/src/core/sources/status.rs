@@ -56,20 +56,24 @@ impl SourceMetrics {
             "Lines that no pattern of the pipeline reads, by source",
             of.unread.clone(),
         );
-        registry.register("tollhouse_source_bad", "Lines that are no events, by source", of.bad.clone());
+        registry.register(
+            "tollhouse_source_bad",
+            "Lines that are not valid events, by source",
+            of.bad.clone(),
+        );
         registry.register(
             "tollhouse_source_dropped",
-            "Lines that were sent by syslog and not taken, by source: too many of one address, or no room",
+            "Syslog lines dropped, by source: one address sent too many, or there was no room",
             of.dropped.clone(),
         );
         registry.register(
             "tollhouse_source_failing",
-            "Whether a source cannot be read, or its lines cannot be decided",
+            "1 if a source cannot be read or its lines cannot be decided",
             of.failing.clone(),
         );
         registry.register(
             "tollhouse_source_lag_bytes",
-            "Bytes of files that are not yet taken, by source; of syslog, those that wait",
+            "Bytes of files that are not read yet, by source; for syslog, bytes that wait",
             of.lag.clone(),
         );
         registry.register("tollhouse_source_files", "Files that are open, by source", of.files.clone());

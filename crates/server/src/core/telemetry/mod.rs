@@ -125,11 +125,11 @@ impl Telemetry {
     /// Makes what settings ask for.
     pub(crate) fn new(plan: &TelemetryPlan, registry: &mut Registry) -> Telemetry {
         let (sent, failures, dropped): (Counter, Counter, Counter) = Default::default();
-        let help = "Spans that the collector has taken";
+        let help = "Spans that the collector accepted";
         registry.register("tollhouse_telemetry_spans", help, sent.clone());
-        let help = "Requests to the collector that it has not taken";
+        let help = "Requests that the collector did not accept";
         registry.register("tollhouse_telemetry_failures", help, failures.clone());
-        let help = "Spans that were dropped, as the collector does not keep up";
+        let help = "Spans dropped because the collector does not keep up";
         registry.register("tollhouse_telemetry_dropped", help, dropped.clone());
         let mut seed = [0; 8];
         // Without it ids are those of another start: traces of two starts may be taken for one.

@@ -40,7 +40,7 @@ impl TlsMetrics {
             help,
             metrics.expiries.clone(),
         );
-        let help = "Changes of certificates that were taken over (`ok`), or left the old in use (`failed`)";
+        let help = "Reloads of certificates, by result: `ok`, or `failed` where the old one stays in use";
         registry.register("tollhouse_tls_reloads", help, metrics.reloads.clone());
         metrics
     }

@@ -56,7 +56,7 @@ pub(crate) async fn learners(
     Ok(Json(node.lookups.run(node.timeout() / 2, work).await??))
 }
 
-/// Begins to make the linear models of a pipeline anew from the judgements in this node's journal, beside those in use, as
+/// Starts rebuilding a pipeline's linear models from the judgements in this node's journal, beside those in use, as
 /// `tollhouse learn --from-journal` does. They learn what is judged meanwhile, too, and change nothing until they are adopted.
 ///
 /// One is made at a time, on one thread. What was learned without a decision (`POST /v1/learn`) is not in the journal. Where nodes share
@@ -80,7 +80,7 @@ pub(crate) async fn relearn(
     Ok((StatusCode::ACCEPTED, Json(shown(&job))))
 }
 
-/// Returns how far the linear models of a pipeline are that are made anew, and how good they are once they are ready.
+/// Returns the progress of rebuilding a pipeline's linear models, and their quality once they are ready.
 #[utoipa::path(
     get,
     path = "/v1/learners/relearn",
@@ -129,7 +129,7 @@ pub(crate) struct AdoptParams {
     pub(crate) replace: bool,
 }
 
-/// Puts linear models that were made anew in the place of those in use. Those that have learned more stay, unless `replace` is true.
+/// Replaces the linear models in use by the rebuilt ones. Models that have learned more stay, unless `replace` is true.
 #[utoipa::path(
     post,
     path = "/v1/learners/relearn/adopt",

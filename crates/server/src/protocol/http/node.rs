@@ -264,7 +264,7 @@ POST /v1/backtests        judge past decisions by other rules: {\"rules\": ..., 
 GET  /v1/backtests        the last ones
 GET  /v1/backtests/{id}   how far one is, and its report
 DELETE /v1/backtests/{id} cancel it
-POST /v1/learners/relearn make a pipeline's linear models anew from the journal: ?pipeline=
+POST /v1/learners/relearn rebuild a pipeline's linear models from the journal: ?pipeline=
 GET  /v1/learners/relearn how far they are, and how good
 DELETE /v1/learners/relearn let them go
 POST /v1/learners/relearn/adopt use them: ?replace=true also if those in use know more
