@@ -116,13 +116,15 @@ fn is_encoded_twice(path: &str) -> bool {
 }
 
 fn drop_tracking(url: &mut Url) {
-    let tracks = |pair: &&str| {
+    let is_tracking = |pair: &&str| {
         let name = pair.split('=').next().unwrap_or_default();
         let is = |known: &&str| name == *known || known.ends_with('_') && name.starts_with(known);
         TRACKING.iter().any(is)
     };
-    let Some(query) = url.query().filter(|query| query.split('&').any(|pair| tracks(&pair))) else { return };
-    let kept: Vec<&str> = query.split('&').filter(|pair| !tracks(pair)).collect();
+    let Some(query) = url.query().filter(|query| query.split('&').any(|pair| is_tracking(&pair))) else {
+        return;
+    };
+    let kept: Vec<&str> = query.split('&').filter(|pair| !is_tracking(pair)).collect();
     let kept = kept.join("&");
     url.set_query(Some(kept.as_str()).filter(|kept| !kept.is_empty()));
 }

@@ -39,8 +39,8 @@ fn links_of_qr_codes_are_links() {
             ("mail.cut_short", "false"),
         ],
     );
-    let ticket = corpora::qr_png("TICKET 2026-1234 SEAT 12A");
-    let raw = message("From: a@example.org\r\n", "<p>Your ticket", &[("image/png", &ticket)]);
+    let picture = corpora::qr_png("TICKET 2026-1234 SEAT 12A");
+    let raw = message("From: a@example.org\r\n", "<p>Your ticket", &[("image/png", &picture)]);
     check_facts(&raw, &[("mail.qr_codes", "1"), ("mail.qr_links", ""), ("mail.link_count", "0")]);
 }
 
