@@ -219,7 +219,7 @@ impl RunningAuditExport {
     }
 }
 
-/// Verifies the chain of the audit log: that no line was changed, removed or put in, as far as its files prove that.
+/// Verifies the chain of the audit log: that no line was changed, removed or inserted, as far as its files prove that.
 #[utoipa::path(
     get,
     path = "/v1/audit/verification",

@@ -478,7 +478,7 @@ pub(crate) struct StatisticsParams {
 #[into_params(parameter_in = Query)]
 pub(super) struct CommonFactsParams {}
 
-/// Finds facts that decisions of all nodes have in common and others have not: values at least twice as frequent, each with a condition
+/// Finds facts that the matching decisions of all nodes share and other decisions lack: values at least twice as frequent, each with a condition
 /// for a rule. Compares the newest 500 matching decisions of a pipeline with as many before `from`, or before the oldest of
 /// them.
 ///
@@ -537,8 +537,8 @@ const STATISTICS_PATIENCE: Duration = Duration::from_secs(2);
 const RELAYED_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Statistics of a pipeline's past decisions on all nodes (default: the first pipeline): by action, rule, label and score, with
-/// what moving a band would change. Reads back from the newest for at most two seconds, on other nodes for half a second;
-/// `reached` is how far all got.
+/// what moving a band would change. Reads from the newest back, for at most two seconds on this node and half a second on
+/// others; `reached` is the time up to which all nodes have read.
 ///
 /// Few such calls run at once, and their place rests after each for as long as it took.
 #[utoipa::path(

@@ -17,8 +17,8 @@ use crate::core::peers::RelayedRequest;
 use crate::core::problem::{HttpFailure, INTERNAL, ProblemResponses};
 
 /// Erases what is known of keys: decisions with their feedback, statistics, distinct values, bans, reviews, posted entries of the
-/// allow list, notes and saved searches, in the snapshots of the data directory, too. `dry_run` only counts; `reset` only makes
-/// statistics begin anew.
+/// allow list, notes and saved searches, in the snapshots of the data directory, too. `dry_run` only counts; `reset` only
+/// sets statistics to zero.
 ///
 /// The erasure runs in the background, one at a time, and resumes after a restart; `GET /v1/erase` returns its progress.
 /// Decisions go on. Each node that shares statistics erases its own decisions.

@@ -97,7 +97,7 @@ pub(crate) async fn progress(
     Ok(Json(shown(&*node.relearning.of(&pipeline.name)?)))
 }
 
-/// Ends the making of linear models, or lets those go that are ready. Those in use stay.
+/// Cancels the rebuilding of linear models, or discards the rebuilt ones. The models in use stay.
 #[utoipa::path(
     delete,
     path = "/v1/learners/relearn",

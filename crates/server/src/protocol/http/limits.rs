@@ -136,9 +136,9 @@ pub(crate) struct FullestParams {
     pub(crate) limit: Option<usize>,
 }
 
-/// Lists the keys that have used most of a limit, or of each, by now, and those that it has banned. Limits that are off are
-/// left out. Costs as much as `/v1/top`, once for all limits, and is given again as there. In a cluster, of the keys that
-/// this node has in memory.
+/// Lists the keys that have used the most of a limit, or of every limit, and the keys that it has banned. Limits that are
+/// off are left out. Costs as much as `/v1/top`, once for all limits, and the answer is cached in the same way. In a
+/// cluster, only keys in this node's memory are listed.
 #[utoipa::path(
     get,
     path = "/v1/limits/fullest",
@@ -195,7 +195,7 @@ pub(super) async fn take(
     Ok(take_response(&taken, answer))
 }
 
-/// Returns what a take would return, without taking. Also shows the truth about shadow bans.
+/// Returns what a take would return, without taking. Also shows shadow bans.
 #[utoipa::path(
     post,
     path = "/v1/limits/{name}/peek",

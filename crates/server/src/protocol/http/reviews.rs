@@ -366,7 +366,7 @@ pub(crate) async fn release(
     Ok(Json(shown_review(&node, &item)))
 }
 
-/// Has a lead decide a review.
+/// Escalates a review to a lead.
 #[utoipa::path(
     post,
     path = "/v1/reviews/{id}/escalate",

@@ -86,7 +86,7 @@ pub(crate) async fn note_begun(node: &Node, session: &Session) -> Result<(), Htt
     node.audit.append(entry).await
 }
 
-/// Lists the sessions that hold.
+/// Lists the valid sessions.
 #[utoipa::path(
     get,
     path = "/v1/sessions",

@@ -273,7 +273,7 @@ pub(crate) struct ReputationParams {
 }
 
 /// Lists the keys with the worst or best reputations, among those whose parts counted most within a half-life. Costs as
-/// much as `/v1/top` for each part, and is given again as there.
+/// much as `/v1/top` for each part, and the answer is cached in the same way.
 #[utoipa::path(
     get,
     path = "/v1/reputations",
