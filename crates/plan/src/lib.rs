@@ -61,8 +61,8 @@ pub use forward_auth::{FORWARD_FIELDS, ForwardField, ForwardPlan, ForwardSource}
 pub use identity_provider::{IdentityProviderPlan, OIDC_RETURN_PATH};
 pub use label_span::LabelSpan;
 pub use listener::{
-    BatchStreamPlan, ListenerPlan, MailEnforcement, MailFailureMode, MailPlan, MailReply, Protocol,
-    ProtocolPlan, Replies, RespPlan,
+    BatchStreamPlan, EnvelopeCounting, ListenerPlan, MailEnforcement, MailFailureMode, MailPlan, MailReply,
+    MilterPlan, PolicyPlan, Protocol, ProtocolPlan, Replies, RespPlan,
 };
 pub use node::{
     AuditPlan, DecisionLogMode, JournalPlan, NodePlan, ServerPlan, TelemetryPlan, TelemetryProtocol,

@@ -61,9 +61,9 @@ impl<S> ListenerPlan<S> {
 #[derive(Clone, Debug, PartialEq)]
 pub enum ProtocolPlan {
     /// Sendmail's mail filter protocol, which Postfix speaks, too.
-    Milter(MailPlan),
+    Milter(MilterPlan),
     /// Postfix's policy delegation.
-    Policy(MailPlan),
+    Policy(PolicyPlan),
     /// The HTTP interface of Rspamd.
     Rspamd(MailPlan),
     /// The protocol of SpamAssassin's `spamc`.
@@ -108,8 +108,8 @@ impl ProtocolPlan {
     /// Returns the settings of a protocol of mail servers.
     pub fn mail(&self) -> Option<&MailPlan> {
         match self {
-            ProtocolPlan::Milter(mail)
-            | ProtocolPlan::Policy(mail)
+            ProtocolPlan::Milter(MilterPlan { mail, .. })
+            | ProtocolPlan::Policy(PolicyPlan { mail, .. })
             | ProtocolPlan::Rspamd(mail)
             | ProtocolPlan::Spamc(mail) => Some(mail),
             ProtocolPlan::Resp(_)
@@ -121,15 +121,40 @@ impl ProtocolPlan {
     }
 }
 
-/// Settings of a listener of mail servers.
+/// Settings of a milter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MilterPlan {
+    /// The settings that it shares with other protocols of mail servers.
+    pub mail: MailPlan,
+    /// True if envelopes are judged before their messages come.
+    pub envelope_first: bool,
+}
+
+/// Settings of policy delegation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PolicyPlan {
+    /// The settings that it shares with other protocols of mail servers.
+    pub mail: MailPlan,
+    /// The messages that are counted by their envelopes.
+    pub counting: EnvelopeCounting,
+}
+
+/// Messages that are counted by their envelopes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EnvelopeCounting {
+    /// All messages: none is counted again when it comes.
+    All,
+    /// Messages that are refused: what passes is counted when it comes.
+    Refused,
+}
+
+/// Settings that protocols of mail servers share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MailPlan {
     /// Name of the pipeline that decides; its input is [`PipelineInput::Message`].
     pub pipeline: String,
     /// Names of limits that envelopes take from.
     pub limits: Vec<String>,
-    /// True if a milter judges envelopes before their messages come.
-    pub envelope_first: bool,
     /// The handling of a message that could not be decided on.
     pub on_error: MailFailureMode,
     /// True if whoever may connect may also say what messages are, without a token.
@@ -144,8 +169,6 @@ pub struct MailPlan {
     pub acting: MailEnforcement,
     /// The replies that mail servers are given for each action.
     pub replies: Replies,
-    /// True if policy delegation counts every message, and not only those that it refuses.
-    pub counts_all: bool,
     /// The mailbox that [`MailReply::Redirect`] delivers to.
     pub quarantine_to: Option<String>,
     /// The tag before the subject of messages that are delivered as spam.
@@ -388,7 +411,6 @@ fn settings(
         Some(MailPlan {
             pipeline,
             limits,
-            envelope_first: view.bool("envelope_first")?,
             on_error: if view.str("on_error")? == "closed" {
                 MailFailureMode::Closed
             } else {
@@ -404,7 +426,6 @@ fn settings(
                 _ => MailEnforcement::Nothing,
             },
             replies: replies(view),
-            counts_all: view.str("counts")? == "always",
             quarantine_to: view.str("quarantine_to").map(str::to_owned),
             subject_tag: view
                 .str("subject_tag")
@@ -415,8 +436,15 @@ fn settings(
         })
     };
     Some(match protocol {
-        Protocol::Milter => ProtocolPlan::Milter(mail(pipeline)?),
-        Protocol::Policy => ProtocolPlan::Policy(mail(pipeline)?),
+        Protocol::Milter => ProtocolPlan::Milter(MilterPlan {
+            mail: mail(pipeline)?,
+            envelope_first: view.bool("envelope_first")?,
+        }),
+        Protocol::Policy => {
+            let counts_all = view.str("counts")? == "always";
+            let counting = if counts_all { EnvelopeCounting::All } else { EnvelopeCounting::Refused };
+            ProtocolPlan::Policy(PolicyPlan { mail: mail(pipeline)?, counting })
+        }
         Protocol::Rspamd => ProtocolPlan::Rspamd(mail(pipeline)?),
         Protocol::Spamc => ProtocolPlan::Spamc(mail(pipeline)?),
         Protocol::Resp => ProtocolPlan::Resp(RespPlan {

@@ -39,8 +39,14 @@ use crate::core::tls::{HTTP_1, HTTP_2};
 /// If the program was built without the protocol.
 pub(crate) fn open(listener: Arc<ListenerContext>) -> Result<ServeConnection, MissingFeature> {
     Ok(match &listener.plan.settings {
-        ProtocolPlan::Milter(mail) => serve(listener.with(mail.clone()), milter::converse),
-        ProtocolPlan::Policy(mail) => serve(listener.with(mail.clone()), policy::converse),
+        ProtocolPlan::Milter(milter) => {
+            let mail = listener.with(milter.mail.clone());
+            serve(milter::MilterListener { mail, envelope_first: milter.envelope_first }, milter::converse)
+        }
+        ProtocolPlan::Policy(policy) => {
+            let mail = listener.with(policy.mail.clone());
+            serve(policy::PolicyListener { mail, counting: policy.counting }, policy::converse)
+        }
         ProtocolPlan::Rspamd(mail) => {
             serve(RspamdListener::open(listener.with(mail.clone())), rspamd::converse)
         }

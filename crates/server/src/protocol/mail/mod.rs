@@ -24,7 +24,9 @@ use event::Time;
 use journal::RecordId;
 use judge::Verdict;
 use plan::WITHDRAWN;
-use plan::{MailEnforcement, MailFailureMode, MailPlan, MailReply, PipelineInput, ReportsPlan};
+use plan::{
+    EnvelopeCounting, MailEnforcement, MailFailureMode, MailPlan, MailReply, PipelineInput, ReportsPlan,
+};
 use stats::LedgerError;
 
 use answer::IdFieldAction;
@@ -227,16 +229,17 @@ impl MailListener {
     }
 
     /// Judges an envelope whose message has not come yet. What is refused is counted and logged as a message is; what
-    /// passes is left to be counted with its message, unless the listener counts all.
+    /// passes is left to be counted with its message, unless all are counted here.
     pub(crate) async fn consult(
         &self,
         caller: Caller,
         envelope: Envelope,
         id: Option<String>,
+        counting: EnvelopeCounting,
     ) -> Result<EnvelopeVerdict, DecisionFailure> {
         let started = Instant::now();
         let trace = self.node.begin_trace(started, None, false, None);
-        let consulting = self.try_consult(caller, envelope, id);
+        let consulting = self.try_consult(caller, envelope, id, counting);
         let consulted = match &trace {
             None => consulting.await,
             Some(trace) => RequestTrace::bound(Some(Arc::clone(trace)), Box::pin(consulting)).await,
@@ -261,14 +264,14 @@ impl MailListener {
         caller: Caller,
         envelope: Envelope,
         id: Option<String>,
+        counting: EnvelopeCounting,
     ) -> Result<EnvelopeVerdict, DecisionFailure> {
         let place = self.place(caller)?;
         let pipeline = self
             .node
             .pipeline(Some(&self.plan.settings.pipeline))
             .map_err(|_| DecisionFailure::Unavailable)?;
-        let (node, replies, counts_all) =
-            (Arc::clone(&self.node), self.plan.settings.replies.clone(), self.plan.settings.counts_all);
+        let (node, replies) = (Arc::clone(&self.node), self.plan.settings.replies.clone());
         let arrival = self.node.now();
         let work = async move {
             let prepare = || {
@@ -280,7 +283,7 @@ impl MailListener {
                 use MailReply::{Defer, Discard, Reject};
                 matches!(replies.of(verdict.action), Reject | Defer | Discard)
             };
-            if !counts_all {
+            if counting == EnvelopeCounting::Refused {
                 let prepared = prepare().await?;
                 let stage = RequestTrace::during("consult");
                 let verdict = node.engine.consult(prepared).await;

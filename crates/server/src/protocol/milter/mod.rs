@@ -10,7 +10,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plan::{ListenerPlan, MailPlan, MailReply};
+use plan::{EnvelopeCounting, ListenerPlan, MailPlan, MailReply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, interval_at, timeout};
 
@@ -35,9 +35,17 @@ const PROGRESS: Duration = Duration::from_secs(5);
 /// Before the field of this number ours are put: below the mail server's own `Received`.
 const PLACE: u32 = 1;
 
+/// A listener of milter clients.
+pub(super) struct MilterListener {
+    pub(super) mail: MailListener,
+    /// True if envelopes are judged before their messages come.
+    pub(super) envelope_first: bool,
+}
+
 /// Holds a conversation to its end.
-pub(super) async fn converse(mut stream: ListenerStream, listener: Arc<MailListener>, stop: ShutdownSignal) {
-    match talk(&mut stream, &listener, stop).await {
+pub(super) async fn converse(mut stream: ListenerStream, milter: Arc<MilterListener>, stop: ShutdownSignal) {
+    let listener = &milter.mail;
+    match talk(&mut stream, &milter, stop).await {
         Ok(()) => {}
         Err(ConversationError::Gone(error)) => {
             tracing::debug!(%error, listener = listener.plan.name, "a mail server has gone")
@@ -68,12 +76,13 @@ impl From<io::Error> for ConversationError {
 
 async fn talk(
     stream: &mut ListenerStream,
-    listener: &MailListener,
+    milter: &MilterListener,
     mut stop: ShutdownSignal,
 ) -> Result<(), ConversationError> {
+    let listener = &milter.mail;
     let misuse = |error: &dyn std::fmt::Display| ConversationError::Misuse(error.to_string());
     let mut decoder = MilterDecoder::default();
-    let mut session = MilterSession::new(wanted(&listener.plan), waited(listener));
+    let mut session = MilterSession::new(wanted(&listener.plan), waited(milter));
     let caller = Caller::of_peer(stream.client());
     let mut body: Option<MessageBody> = None;
     let mut input = vec![0; READ_BYTES];
@@ -171,7 +180,7 @@ async fn whole_envelope(
     let envelope = session.envelope();
     let line = MailLogLine::of(&envelope, session.queue_id());
     let id = session.queue_id().and_then(|queue| listener.event_id(queue));
-    let Ok(consulted) = listener.consult(caller, envelope, id).await else {
+    let Ok(consulted) = listener.consult(caller, envelope, id, EnvelopeCounting::Refused).await else {
         return MilterReply::Continue.encode(output);
     };
     let settings = &listener.plan.settings;
@@ -195,10 +204,9 @@ async fn whole_envelope(
 }
 
 /// Returns the parts of envelopes on which replies hang. Where nothing is refused, nothing hangs on the whole.
-fn waited(listener: &MailListener) -> WaitedEnvelope {
-    let settings = &listener.plan.settings;
-    let refuses = settings.acting == plan::MailEnforcement::Enforce;
-    WaitedEnvelope { parts: listener.has_limits(), whole: settings.envelope_first && refuses }
+fn waited(milter: &MilterListener) -> WaitedEnvelope {
+    let refuses = milter.mail.plan.settings.acting == plan::MailEnforcement::Enforce;
+    WaitedEnvelope { parts: milter.mail.has_limits(), whole: milter.envelope_first && refuses }
 }
 
 /// Returns what is wanted to be done to messages, by what the listener can answer.

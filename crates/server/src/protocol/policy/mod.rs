@@ -10,7 +10,7 @@ pub mod request;
 use std::sync::Arc;
 use std::time::Instant;
 
-use plan::{ListenerPlan, MailEnforcement, MailFailureMode, MailPlan, MailReply};
+use plan::{EnvelopeCounting, ListenerPlan, MailEnforcement, MailFailureMode, MailPlan, MailReply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -27,12 +27,20 @@ use crate::protocol::mail::score;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 4 << 10;
 
+/// A listener of policy clients.
+pub(super) struct PolicyListener {
+    pub(super) mail: MailListener,
+    /// The messages that are counted by their envelopes.
+    pub(super) counting: EnvelopeCounting,
+}
+
 /// Holds a conversation to its end.
 pub(super) async fn converse(
     mut stream: ListenerStream,
-    listener: Arc<MailListener>,
+    policy: Arc<PolicyListener>,
     mut stop: ShutdownSignal,
 ) {
+    let listener = &policy.mail;
     let caller = Caller::of_peer(stream.client());
     let mut decoder = PolicyDecoder::default();
     let mut input = vec![0; READ_BYTES];
@@ -48,7 +56,7 @@ pub(super) async fn converse(
                     return listener.misused(stream.client(), "protocol", &error);
                 }
             };
-            let action = answer(&listener, caller, request, &mut last, &mut message).await;
+            let action = answer(&policy, caller, request, &mut last, &mut message).await;
             if stream.write_all(format!("action={action}\n\n").as_bytes()).await.is_err() {
                 return;
             }
@@ -73,7 +81,7 @@ struct LastPolicyAnswer {
 
 /// The action for a request.
 async fn answer(
-    listener: &MailListener,
+    PolicyListener { mail: listener, counting }: &PolicyListener,
     caller: Caller,
     request: PolicyRequest,
     last: &mut Option<LastPolicyAnswer>,
@@ -96,7 +104,7 @@ async fn answer(
     }
     let started = Instant::now();
     let line = MailLogLine::of(&envelope, Some(&queue_id));
-    let action = match listener.consult(caller, envelope, listener.event_id(&instance)).await {
+    let action = match listener.consult(caller, envelope, listener.event_id(&instance), *counting).await {
         Ok(consulted) => {
             let action = action(&listener.plan, &consulted);
             line.consulted(&listener.plan, &consulted, &action, started.elapsed());
