@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
+use disk::FileDevice;
 use event::Key;
 use judge::{ExampleLabel, LinearLearner};
 use parking_lot::{Mutex, RwLock};
@@ -133,7 +134,6 @@ pub(crate) struct LinearLearners {
 /// The files of a data directory's learners.
 #[derive(Debug)]
 struct LearnerFiles {
-    directory: PathBuf,
     path: PathBuf,
     log: TrainingLog,
     /// Held while the learners are written.
@@ -157,7 +157,8 @@ impl Directory {
                 why: format!("it has no learners in it; {lost}"),
             })?,
         };
-        stored.examples = training_log::read(self.path(), stored.number).map_err(io_error(&path))?;
+        stored.examples = training_log::read(&FileDevice::read_only(self.path()), stored.number)
+            .map_err(io_error(&path))?;
         Ok(stored)
     }
 }
@@ -211,10 +212,10 @@ impl LinearLearners {
     ) -> Result<LinearLearners, DirectoryError> {
         let StoredLearners { number, learners, examples: StoredExamples { examples, .. } } = stored;
         let path = directory.learners_path();
-        let directory = directory.path().to_owned();
         // Logs that are there already stay as they are until the learners are written.
-        let last = training_log::last(&directory).map_err(io_error(&path))?;
-        let log = TrainingLog::new(&directory, number.max(last.map_or(0, |last| last + 1)));
+        let log = FileDevice::unlocked(directory.path())
+            .and_then(|device| TrainingLog::new(Arc::new(device), number))
+            .map_err(io_error(&path))?;
         let positions = learners.iter().map(|(name, stored)| (*name, stored.position)).collect();
         let learners = learners.into_iter().map(|(name, stored)| (name, Arc::new(stored.learner)));
         let is_changed = AtomicBool::new(!examples.is_empty());
@@ -226,7 +227,7 @@ impl LinearLearners {
             shared,
             learners: RwLock::new(learners.collect()),
             is_changed,
-            files: Some(LearnerFiles { directory, path, log, writing: Mutex::default() }),
+            files: Some(LearnerFiles { path, log, writing: Mutex::default() }),
             ..LinearLearners::default()
         };
         own.iter().for_each(|example| learners.learn(example));
@@ -442,7 +443,7 @@ impl LinearLearners {
     /// Writes what has changed, with learners that are not in use yet in the place of those that are; once they are written they are
     /// in use. What is learned meanwhile, both learn, and it stands in the log behind them.
     fn write(&self, successors: NamedLearners) -> Result<(), DirectoryError> {
-        let Some(LearnerFiles { directory, path, log, writing }) = &self.files else {
+        let Some(LearnerFiles { path, log, writing }) = &self.files else {
             self.learners.write().extend(successors);
             return Ok(());
         };
@@ -461,7 +462,7 @@ impl LinearLearners {
         })?;
         self.learners.write().extend(successors);
         // Nobody reads the logs before that of the learners as they are now.
-        if let Err(error) = training_log::forget_before(directory, number) {
+        if let Err(error) = log.forget_before(number) {
             tracing::warn!(%error, "old logs of examples cannot be removed, until linear models are written again");
         }
         Ok(())

@@ -8,12 +8,12 @@
 //! A log belongs to the learners that it follows. So a crash while these are written, before or after the new file is in
 //! place, applies no example twice and leaves none out.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use disk::log::{FrameDamage, FrameFormat, FrameHead, FramePiece, FrameReader};
-use disk::{Device, FileDevice};
+use disk::Device;
+use disk::log::{FrameFormat, RollingLog, RollingLogFormat};
 use judge::FeatureSet;
 use parking_lot::Mutex;
 use plan::TrainingLabel;
@@ -21,12 +21,16 @@ use plan::TrainingLabel;
 use super::LearnerName;
 use super::training_streams::ExampleId;
 
-/// The bytes that begin each example's frame.
-const MARK: [u8; 4] = *b"thls";
 /// Most bytes of an example: its head, and varints of three bytes.
 const EXAMPLE_BYTES_MAX: u32 = 32 << 10;
-const FORMAT: FrameFormat<0> =
-    FrameFormat { mark: MARK, is_plausible: |head| head.length <= EXAMPLE_BYTES_MAX, window: 256 << 10 };
+static FORMAT: RollingLogFormat = RollingLogFormat {
+    name: "learners",
+    frame: FrameFormat {
+        mark: *b"thls",
+        is_plausible: |head| head.length <= EXAMPLE_BYTES_MAX,
+        window: 256 << 10,
+    },
+};
 /// Bytes of a log after which the learners are written anew at the next round of housekeeping: replaying them takes seconds.
 pub(super) const LOG_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of a log after which whoever learns writes the learners.
@@ -51,25 +55,14 @@ pub(super) struct ExampleQueue {
     at: u64,
 }
 
-/// The log that is written.
-#[derive(Debug)]
-struct TrainingLogFile {
-    /// The number of the learners that it follows.
-    number: u64,
-    /// Made when the first example comes.
-    file: Option<File>,
-    /// True if the log could not be written: it ends there, until the learners are written.
-    is_cut: bool,
-}
-
 /// The log of a data directory.
 #[derive(Debug)]
 pub(super) struct TrainingLog {
-    directory: PathBuf,
+    device: Arc<dyn Device>,
     /// Held while something is learned, so that examples are logged in the order in which they were learned.
     pub(super) queue: Mutex<ExampleQueue>,
     /// Held while the file is written, never while something is learned.
-    file: Mutex<TrainingLogFile>,
+    file: Mutex<RollingLog>,
 }
 
 impl TrainingExample {
@@ -131,21 +124,21 @@ impl ExampleQueue {
     pub(super) fn push(&mut self, example: &TrainingExample) {
         let mut content = Vec::with_capacity(64 + 2 * example.features.len());
         example.encode(&mut content);
-        let head = FrameHead::<0>::of(self.at, [], &content);
-        self.at = head.end();
-        self.pending.extend_from_slice(&head.write(MARK));
-        self.pending.extend_from_slice(&content);
+        let before = self.pending.len();
+        FORMAT.frame(self.at, &content, &mut self.pending);
+        self.at += (self.pending.len() - before) as u64;
     }
 }
 
 impl TrainingLog {
     /// The log behind the learners that were written so many times, and behind the logs that are there already.
-    pub(super) fn new(directory: &Path, number: u64) -> TrainingLog {
-        TrainingLog {
-            directory: directory.to_owned(),
-            queue: Mutex::default(),
-            file: Mutex::new(TrainingLogFile { number, file: None, is_cut: false }),
-        }
+    ///
+    /// # Errors
+    /// The device's.
+    pub(super) fn new(device: Arc<dyn Device>, number: u64) -> io::Result<TrainingLog> {
+        let last = FORMAT.numbers(&*device)?.last().copied();
+        let log = RollingLog::new(&FORMAT, number.max(last.map_or(0, |last| last + 1)));
+        Ok(TrainingLog { device, queue: Mutex::default(), file: Mutex::new(log) })
     }
 
     /// Writes what was learned by now. Not synced: it outlives the process, and the system writes it within seconds.
@@ -155,7 +148,7 @@ impl TrainingLog {
     pub(super) fn write(&self) -> io::Result<()> {
         let mut log = self.file.lock();
         let pending = std::mem::take(&mut self.queue.lock().pending);
-        log.append(&self.directory, &pending)
+        self.append(&mut log, &pending)
     }
 
     /// The bytes of the log.
@@ -172,61 +165,21 @@ impl TrainingLog {
             (std::mem::take(&mut *queue).pending, encode(&mut queue))
         };
         // If the learners cannot be written these still stand behind the old ones.
-        if let Err(error) = log.append(&self.directory, &pending) {
+        if let Err(error) = self.append(&mut log, &pending) {
             tracing::warn!(%error, "the last training examples of linear models are not logged, and are in the next copy of these alone");
         }
-        *log = TrainingLogFile { number: log.number + 1, file: None, is_cut: false };
-        (log.number, learners)
+        (log.turn(), learners)
     }
-}
 
-impl TrainingLogFile {
-    fn append(&mut self, directory: &Path, pending: &[u8]) -> io::Result<()> {
-        if pending.is_empty() || self.is_cut {
-            return Ok(());
-        }
-        let file = match self.file.take() {
-            None => disk::create(&path(directory, self.number)),
-            Some(file) => Ok(file),
-        };
-        let written = file.and_then(|mut file| {
-            file.write_all(pending)?;
-            Ok(file)
-        });
-        self.is_cut = written.is_err();
-        self.file = Some(written?);
-        Ok(())
+    /// Writes frames. Of a log that is behind the failure is known: it ends there, until the learners are written.
+    fn append(&self, log: &mut RollingLog, pending: &[u8]) -> io::Result<()> {
+        if log.is_behind() { Ok(()) } else { log.append(&*self.device, pending) }
     }
-}
 
-/// The name of the log behind the learners that were written so many times.
-fn path(directory: &Path, number: u64) -> PathBuf {
-    directory.join(format!("learners.{number}.log"))
-}
-
-/// The numbers of the logs of a directory, ascending.
-fn numbers(directory: &Path) -> io::Result<Vec<u64>> {
-    let mut numbers = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let name = entry?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix("learners.")?.strip_suffix(".log"));
-        numbers.extend(number.and_then(|number| number.parse::<u64>().ok()));
+    /// Removes the logs of learners that were written fewer times: these have their examples.
+    pub(super) fn forget_before(&self, number: u64) -> io::Result<()> {
+        FORMAT.forget_before(&*self.device, number)
     }
-    numbers.sort_unstable();
-    Ok(numbers)
-}
-
-/// The number of the last log of a directory.
-pub(super) fn last(directory: &Path) -> io::Result<Option<u64>> {
-    Ok(numbers(directory)?.last().copied())
-}
-
-/// Removes the logs of learners that were written fewer times: these have their examples.
-pub(super) fn forget_before(directory: &Path, number: u64) -> io::Result<()> {
-    for old in numbers(directory)?.into_iter().filter(|old| *old < number) {
-        fs::remove_file(path(directory, old))?;
-    }
-    Ok(())
 }
 
 /// The examples behind the learners that were written so many times.
@@ -238,31 +191,21 @@ pub(super) struct StoredExamples {
 }
 
 /// Reads the logs behind the learners that were written so many times.
-pub(super) fn read(directory: &Path, number: u64) -> io::Result<StoredExamples> {
+pub(super) fn read(device: &dyn Device, number: u64) -> io::Result<StoredExamples> {
     let mut stored = StoredExamples::default();
-    let device = FileDevice::read_only(directory);
-    for number in numbers(directory)?.into_iter().filter(|other| *other >= number) {
-        let path = path(directory, number);
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let blob = device.open(&name)?;
-        let length = blob.size()?;
-        let mut frames = FrameReader::new(blob, 0, length, &FORMAT);
-        let mut lost = 0;
-        while let Some(piece) = frames.next_frame()? {
-            match piece {
-                FramePiece::Sound((head, content)) => match TrainingExample::decode(&content) {
-                    Some(example) => stored.examples.push(example),
-                    None => lost += head.end() - head.at,
-                },
-                FramePiece::Damaged(damage) if damage.is_torn() => {}
-                FramePiece::Damaged(FrameDamage { from, to, .. }) => lost += to - from,
-            }
-        }
+    for number in FORMAT.numbers(device)?.into_iter().filter(|other| *other >= number) {
+        let name = FORMAT.file_name(number);
+        let lost = FORMAT.read(device.open(&name)?, 0, |content| {
+            let example = TrainingExample::decode(content);
+            let is_known = example.is_some();
+            stored.examples.extend(example);
+            is_known
+        })?;
         if lost > 0 {
             let why = format!(
                 "{lost} bytes of training examples are damaged; classifiers lack these until they are taught again"
             );
-            stored.damaged.push((path, why));
+            stored.damaged.push((device.path(&name), why));
         }
     }
     Ok(stored)
@@ -270,6 +213,7 @@ pub(super) fn read(directory: &Path, number: u64) -> io::Result<StoredExamples> 
 
 #[cfg(test)]
 mod tests {
+    use disk::MemoryDevice;
     use judge::FeatureBuilder;
     use plan::LinearView;
     use proptest::prelude::*;
@@ -285,19 +229,25 @@ mod tests {
         TrainingExample { learner, id, event, before, now, features: builder.finish() }
     }
 
-    fn log(directory: &Path, examples: &[TrainingExample]) {
-        let log = TrainingLog::new(directory, 3);
+    fn log(device: &MemoryDevice, number: u64) -> TrainingLog {
+        TrainingLog::new(Arc::new(device.clone()), number).unwrap()
+    }
+
+    fn written(examples: &[TrainingExample]) -> MemoryDevice {
+        let device = MemoryDevice::new();
+        let log = log(&device, 3);
         for example in examples {
             log.queue.lock().push(example);
             log.write().unwrap();
         }
+        device
     }
 
     #[test]
     fn examples_are_read_in_order_behind_their_learners() {
-        let directory = tempfile::tempdir().unwrap();
+        let device = MemoryDevice::new();
         let examples = [example(1, "cheap pills"), example(2, ""), example(u64::MAX, "meeting notes")];
-        let log = TrainingLog::new(directory.path(), 3);
+        let log = log(&device, 3);
         log.queue.lock().push(&examples[0]);
         log.write().unwrap();
         log.queue.lock().push(&examples[1]);
@@ -306,30 +256,48 @@ mod tests {
         assert_eq!((turned, log.bytes()), ((4, vec![9]), 0));
         log.queue.lock().push(&examples[2]);
         log.write().unwrap();
-        let read = |number| read(directory.path(), number).unwrap();
+        let read = |number| read(&device, number).unwrap();
         assert_eq!(read(3).examples, examples, "learners that are not in place yet");
         assert_eq!(read(4).examples, examples[2..]);
-        assert_eq!((last(directory.path()).unwrap(), read(5).examples.len()), (Some(4), 0));
-        forget_before(directory.path(), 4).unwrap();
+        assert_eq!((FORMAT.numbers(&device).unwrap(), read(5).examples.len()), (vec![3, 4], 0));
+        log.forget_before(4).unwrap();
         assert_eq!(read(0).examples, examples[2..]);
         assert!(read(0).damaged.is_empty());
     }
 
-    /// A log that is cut off anywhere is one of a killed process: it has the examples before, and is no damage.
+    /// Whoever opens a directory writes no log that is there.
     #[test]
-    fn a_log_that_is_cut_off_has_what_was_whole() {
-        let directory = tempfile::tempdir().unwrap();
-        let examples = [example(1, "cheap pills and more"), example(2, "notes of a meeting")];
-        log(directory.path(), &examples);
-        let path = path(directory.path(), 3);
-        let whole = fs::read(&path).unwrap();
-        for length in 0..=whole.len() {
-            fs::write(&path, &whole[..length]).unwrap();
-            let found = read(directory.path(), 3).unwrap();
-            assert!(examples.starts_with(&found.examples), "{length}");
-            assert!(found.damaged.is_empty(), "{length}: {:?}", found.damaged);
-            assert_eq!(found.examples.len() == 2, length == whole.len(), "{length}");
-        }
+    fn a_log_that_is_there_stays_as_it_is() {
+        let examples = [example(1, "cheap pills"), example(2, "meeting notes")];
+        let device = written(&examples[..1]);
+        let log = log(&device, 2);
+        log.queue.lock().push(&examples[1]);
+        log.write().unwrap();
+        assert_eq!(FORMAT.numbers(&device).unwrap(), [3, 4]);
+        assert_eq!(read(&device, 3).unwrap().examples, examples);
+    }
+
+    /// What cannot be written ends the log; the learners that are written then have it all.
+    #[test]
+    fn a_log_that_cannot_be_written_ends_there() {
+        let device = written(&[]);
+        let log = log(&device, 3);
+        let examples =
+            [example(1, "cheap pills"), example(2, "lost"), example(3, "lost"), example(4, "notes")];
+        log.queue.lock().push(&examples[0]);
+        log.write().unwrap();
+        device.fail_after(0);
+        log.queue.lock().push(&examples[1]);
+        log.write().unwrap_err();
+        device.heal();
+        log.queue.lock().push(&examples[2]);
+        log.write().unwrap();
+        assert_eq!(read(&device, 3).unwrap().examples, examples[..1], "nothing behind what is missing");
+        assert_eq!(log.turn(|_| Vec::new()).0, 4);
+        log.queue.lock().push(&examples[3]);
+        log.write().unwrap();
+        assert_eq!(read(&device, 4).unwrap().examples, examples[3..]);
+        assert!(read(&device, 0).unwrap().damaged.is_empty(), "a torn end is no damage");
     }
 
     proptest! {
@@ -338,16 +306,15 @@ mod tests {
         /// A byte that is changed costs at most the example that it is in, and is told.
         #[test]
         fn a_damaged_example_is_told_and_the_others_stand(at in any::<prop::sample::Index>(), mask in 1u8..) {
-            let directory = tempfile::tempdir().unwrap();
             let examples: Vec<TrainingExample> =
                 (0..5).map(|number| example(number, &"lorem ipsum dolor ".repeat(number as usize))).collect();
-            log(directory.path(), &examples);
-            let path = path(directory.path(), 3);
-            let mut bytes = fs::read(&path).unwrap();
-            let place = at.index(bytes.len());
-            bytes[place] ^= mask;
-            fs::write(&path, bytes).unwrap();
-            let found = read(directory.path(), 3).unwrap();
+            let device = written(&examples);
+            let blob = device.open(&FORMAT.file_name(3)).unwrap();
+            let place = at.index(blob.size().unwrap() as usize) as u64;
+            let mut byte = [0];
+            blob.read_at(place, &mut byte).unwrap();
+            blob.overwrite(place, &[byte[0] ^ mask]).unwrap();
+            let found = read(&device, 3).unwrap();
             prop_assert_eq!(found.examples.len(), 4);
             prop_assert!(found.examples.iter().all(|example| examples.contains(example)));
             prop_assert_eq!(found.damaged.len(), 1);

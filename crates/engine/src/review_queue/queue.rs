@@ -440,11 +440,10 @@ impl SharedReviews {
                 let mut state = self.state.lock();
                 (std::mem::take(&mut state.pending), state.table.all())
             };
-            let was_behind = log.is_behind;
+            let was_behind = log.is_behind();
             // Until the images are in place the old log has it all.
             let is_behind = log.append(&**device, &pending).is_err();
             let number = log.turn();
-            log.is_behind = false;
             (number, items, was_behind || is_behind)
         };
         let written = store::write_images(&**device, number, &items);
@@ -455,7 +454,9 @@ impl SharedReviews {
                 Ok(())
             }
             Err(error) => {
-                log.is_behind |= was_behind;
+                if was_behind {
+                    log.set_behind();
+                }
                 Err(error)
             }
         }
@@ -492,7 +493,7 @@ impl SharedReviews {
             let log = log.lock();
             (log.bytes > LOG_BYTES_MIN.max(log.image_bytes.saturating_mul(2)), log.blob())
         };
-        if written.is_err() || is_long || log.lock().is_behind {
+        if written.is_err() || is_long || log.lock().is_behind() {
             self.save()?;
         } else if let Some(blob) = blob {
             blob.sync()?;

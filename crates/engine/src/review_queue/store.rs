@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 
-use disk::log::{FrameDamage, FrameFormat, FrameHead, FramePiece, FrameReader};
+use disk::log::{FrameFormat, RollingLog, RollingLogFormat};
 use disk::{Blob, Device};
 use journal::RecordId;
 use serde::{Deserialize, Serialize};
@@ -23,12 +23,16 @@ use super::item::ReviewItem;
 
 /// The file of images.
 pub(crate) const IMAGES: &str = "reviews.bin";
-/// The bytes that begin each frame.
-const MARK: [u8; 4] = *b"thrv";
 /// Most bytes of an item: its comments, each byte of which may be written as six, are most of it.
 const ENTRY_BYTES_MAX: u32 = 512 << 10;
-const FORMAT: FrameFormat<0> =
-    FrameFormat { mark: MARK, is_plausible: |head| head.length <= ENTRY_BYTES_MAX, window: 256 << 10 };
+static FORMAT: RollingLogFormat = RollingLogFormat {
+    name: "reviews",
+    frame: FrameFormat {
+        mark: *b"thrv",
+        is_plausible: |head| head.length <= ENTRY_BYTES_MAX,
+        window: 256 << 10,
+    },
+};
 /// Bytes before the images.
 const HEAD_BYTES: usize = 20;
 
@@ -71,26 +75,14 @@ pub(super) fn gone_entry(id: RecordId) -> Vec<u8> {
     serde_json::to_vec(&ReviewLogEntry::Gone(id)).unwrap_or_default()
 }
 
-fn frame(at: u64, content: &[u8], into: &mut Vec<u8>) {
-    into.extend_from_slice(&FrameHead::<0>::of(at, [], content).write(MARK));
-    into.extend_from_slice(content);
-}
-
 /// The log that is written now.
 #[derive(Debug)]
 pub(super) struct ReviewLog {
-    /// The number of the log.
-    number: u64,
-    /// Made when something changes.
-    blob: Option<Arc<dyn Blob>>,
-    /// Its length.
-    at: u64,
+    log: RollingLog,
     /// Bytes of all logs since the images.
     pub(super) bytes: u64,
     /// The bytes of the images.
     pub(super) image_bytes: u64,
-    /// True if something was not written: only images of all help.
-    pub(super) is_behind: bool,
 }
 
 /// The items of a directory, and what of it could not be read.
@@ -102,19 +94,6 @@ pub(super) struct StoredReviews {
     image_bytes: u64,
     log_bytes: u64,
     next: u64,
-}
-
-fn log_name(number: u64) -> String {
-    format!("reviews.{number}.log")
-}
-
-/// The numbers of the logs of a directory, ascending.
-fn numbers(device: &dyn Device) -> io::Result<Vec<u64>> {
-    let names = device.list()?;
-    let number = |name: &String| name.strip_prefix("reviews.")?.strip_suffix(".log")?.parse::<u64>().ok();
-    let mut numbers: Vec<u64> = names.iter().filter_map(number).collect();
-    numbers.sort_unstable();
-    Ok(numbers)
 }
 
 /// Reads what a directory has.
@@ -149,12 +128,12 @@ pub(super) fn read(device: &dyn Device) -> io::Result<StoredReviews> {
         }
     }
     stored.next = first;
-    for number in numbers(device)? {
+    for number in FORMAT.numbers(device)? {
         stored.next = stored.next.max(number.saturating_add(1));
         if number < first {
             continue;
         }
-        let blob = device.open(&log_name(number))?;
+        let blob = device.open(&FORMAT.file_name(number))?;
         stored.log_bytes += blob.size()?;
         stored.take(blob, 0)?;
     }
@@ -163,21 +142,15 @@ pub(super) fn read(device: &dyn Device) -> io::Result<StoredReviews> {
 
 impl StoredReviews {
     fn take(&mut self, blob: Box<dyn Blob>, from: u64) -> io::Result<()> {
-        let length = blob.size()?;
-        let mut frames = FrameReader::new(blob, from, length, &FORMAT);
-        while let Some(piece) = frames.next_frame()? {
-            match piece {
-                FramePiece::Sound((head, content)) => match serde_json::from_slice(&content) {
-                    Ok(ReviewLogEntry::Put(item)) => {
-                        self.items.push((item.id, Some(Arc::new(item.into_owned()))));
-                    }
-                    Ok(ReviewLogEntry::Gone(id)) => self.items.push((id, None)),
-                    Err(_) => self.lost += head.end() - head.at,
-                },
-                FramePiece::Damaged(damage) if damage.is_torn() => {}
-                FramePiece::Damaged(FrameDamage { from, to, .. }) => self.lost += to - from,
-            }
-        }
+        self.lost += FORMAT.read(blob, from, |content| {
+            let (id, item) = match serde_json::from_slice(content) {
+                Ok(ReviewLogEntry::Put(item)) => (item.id, Some(Arc::new(item.into_owned()))),
+                Ok(ReviewLogEntry::Gone(id)) => (id, None),
+                Err(_) => return false,
+            };
+            self.items.push((id, item));
+            true
+        })?;
         Ok(())
     }
 }
@@ -187,7 +160,7 @@ impl ReviewLog {
     pub(super) fn behind(stored: &StoredReviews) -> ReviewLog {
         let StoredReviews { next, log_bytes, image_bytes, lost, .. } = *stored;
         // What is damaged is not kept until it is damaged more.
-        ReviewLog { number: next, blob: None, at: 0, bytes: log_bytes + lost, image_bytes, is_behind: false }
+        ReviewLog { log: RollingLog::new(&FORMAT, next), bytes: log_bytes + lost, image_bytes }
     }
 
     /// Writes what has changed.
@@ -195,51 +168,38 @@ impl ReviewLog {
     /// # Errors
     /// The device's. The log is then behind, until images are written.
     pub(super) fn append(&mut self, device: &dyn Device, contents: &[Vec<u8>]) -> io::Result<()> {
-        if contents.is_empty() {
-            return Ok(());
+        let mut frames = Vec::new();
+        for content in contents {
+            FORMAT.frame(self.log.end() + frames.len() as u64, content, &mut frames);
         }
-        if self.is_behind {
-            return Err(io::Error::other("an earlier change could not be written, and is tried again"));
-        }
-        let written = self.append_frames(device, contents);
-        self.is_behind = written.is_err();
-        written
+        self.log.append(device, &frames)?;
+        self.bytes += frames.len() as u64;
+        Ok(())
     }
 
-    fn append_frames(&mut self, device: &dyn Device, contents: &[Vec<u8>]) -> io::Result<()> {
-        let blob = match &self.blob {
-            Some(blob) => Arc::clone(blob),
-            None => {
-                let blob: Arc<dyn Blob> = Arc::from(disk::create_anew(device, &log_name(self.number))?);
-                self.blob = Some(Arc::clone(&blob));
-                blob
-            }
-        };
-        let mut bytes = Vec::new();
-        for content in contents {
-            frame(self.at + bytes.len() as u64, content, &mut bytes);
-        }
-        blob.append(&bytes)?;
-        self.at += bytes.len() as u64;
-        self.bytes += bytes.len() as u64;
-        Ok(())
+    /// Returns true if something could not be written: only images of all help.
+    pub(super) fn is_behind(&self) -> bool {
+        self.log.is_behind()
+    }
+
+    /// Notes that something is in no log and in no image.
+    pub(super) fn set_behind(&mut self) {
+        self.log.set_behind();
     }
 
     /// Returns true if nothing has changed since the images.
     pub(super) fn is_current(&self) -> bool {
-        self.bytes == 0 && !self.is_behind
+        self.bytes == 0 && !self.is_behind()
     }
 
     /// Ends the log: what changes from now on is in the next. Answers the number of that.
     pub(super) fn turn(&mut self) -> u64 {
-        self.number += 1;
-        (self.blob, self.at) = (None, 0);
-        self.number
+        self.log.turn()
     }
 
     /// The file, to be synced while nobody waits for the log.
     pub(super) fn blob(&self) -> Option<Arc<dyn Blob>> {
-        self.blob.as_ref().map(Arc::clone)
+        self.log.blob()
     }
 }
 
@@ -247,11 +207,9 @@ impl ReviewLog {
 pub(super) fn write_images(device: &dyn Device, number: u64, items: &[Arc<ReviewItem>]) -> io::Result<u64> {
     let mut bytes = image_head(number, items.len() as u64).to_vec();
     for item in items {
-        frame(bytes.len() as u64, &put_entry(item), &mut bytes);
+        FORMAT.frame(bytes.len() as u64, &put_entry(item), &mut bytes);
     }
     device.replace(IMAGES, &bytes)?;
-    for old in numbers(device)?.into_iter().filter(|old| *old < number) {
-        disk::remove_if_there(device, &log_name(old))?;
-    }
+    FORMAT.forget_before(device, number)?;
     Ok(bytes.len() as u64)
 }
