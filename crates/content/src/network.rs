@@ -1,5 +1,6 @@
 //! Networks: the neighbourhood that an address shares with those its holder could move to.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// The numbers of leading bits that make a network. One subscriber commonly holds a whole IPv6 /64, and an abuser moves
@@ -18,8 +19,9 @@ impl Default for PrefixLengths {
     }
 }
 
-/// The address's network in CIDR notation, e.g. `203.0.113.0/24` or `2001:db8::/64`. An IPv4 address mapped into
-/// IPv6 is taken as IPv4; a prefix that is too long counts as the longest.
+/// The address's network in CIDR notation, e.g. `203.0.113.0/24` or `2001:db8::/64`; one of full length is written as the
+/// address that it is, e.g. `203.0.113.77`. An IPv4 address mapped into IPv6 is taken as IPv4; a prefix that is too long
+/// counts as the longest.
 pub fn network(ip: IpAddr, prefixes: PrefixLengths) -> String {
     match ip.to_canonical() {
         IpAddr::V4(ip) => {
@@ -27,19 +29,37 @@ pub fn network(ip: IpAddr, prefixes: PrefixLengths) -> String {
             let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
             // Every event with an address has such a text, so it is not left to the formatter.
             let mut text = String::with_capacity("255.255.255.255/32".len());
-            for (number, separator) in (ip.to_bits() & mask).to_be_bytes().into_iter().zip(".../".chars()) {
+            for (place, number) in (ip.to_bits() & mask).to_be_bytes().into_iter().enumerate() {
+                if place > 0 {
+                    text.push('.');
+                }
                 push_decimal(&mut text, number);
-                text.push(separator);
             }
-            push_decimal(&mut text, bits);
+            if bits < 32 {
+                text.push('/');
+                push_decimal(&mut text, bits);
+            }
             text
         }
         IpAddr::V6(ip) => {
             let bits = prefixes.v6.min(128);
             let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
-            format!("{}/{bits}", Ipv6Addr::from_bits(ip.to_bits() & mask))
+            let first = Ipv6Addr::from_bits(ip.to_bits() & mask);
+            if bits < 128 { format!("{first}/{bits}") } else { first.to_string() }
         }
     }
+}
+
+/// Returns a value that people write: a network of full length, e.g. `192.0.2.7/32`, as the address that it is, and all else
+/// as it stands.
+pub fn without_full_length(text: &str) -> Cow<'_, str> {
+    let address = || {
+        let (address, bits) = text.trim().split_once('/')?;
+        let address: IpAddr = address.parse().ok()?;
+        let full = if address.is_ipv4() { "32" } else { "128" };
+        (bits == full).then(|| address.to_canonical())
+    };
+    address().map_or(Cow::Borrowed(text), |address| Cow::Owned(address.to_string()))
 }
 
 /// The network that an address, or a network written as `203.0.113.0/24`, lies in whole; `None` of anything else.
@@ -101,9 +121,12 @@ mod tests {
             ("::ffff:203.0.113.77", 24, 64, "203.0.113.0/24"),
             ("2001:db8::1:2:3:4", 24, 64, "2001:db8::/64"),
             ("203.0.113.77", 0, 64, "0.0.0.0/0"),
-            ("203.0.113.77", 99, 64, "203.0.113.77/32"),
+            ("203.0.113.77", 99, 64, "203.0.113.77"),
+            ("203.0.113.77", 32, 64, "203.0.113.77"),
+            ("203.0.113.77", 31, 64, "203.0.113.76/31"),
+            ("2001:db8::1", 24, 127, "2001:db8::/127"),
             ("2001:db8::1", 24, 0, "::/0"),
-            ("2001:db8::1", 24, 200, "2001:db8::1/128"),
+            ("2001:db8::1", 24, 200, "2001:db8::1"),
         ] {
             assert_eq!(network(ip.parse().unwrap(), PrefixLengths { v4, v6 }), expected);
         }
@@ -124,6 +147,7 @@ mod tests {
             ("::ffff:203.0.113.0/120", Some("203.0.0.0/16")),
             ("::ffff:203.0.0.0/104", None),
             ("::ffff:0:0/64", None),
+            ("203.0.113.77/32", Some("203.0.0.0/16")),
             ("203.0.113.77/x", None),
             ("ann", None),
             ("", None),
@@ -133,12 +157,33 @@ mod tests {
     }
 
     #[test]
+    fn a_network_of_full_length_is_its_address() {
+        for (text, expected) in [
+            ("192.0.2.7/32", "192.0.2.7"),
+            (" 192.0.2.7/32", "192.0.2.7"),
+            ("2001:DB8::7/128", "2001:db8::7"),
+            ("::ffff:192.0.2.7/128", "192.0.2.7"),
+            ("192.0.2.7", "192.0.2.7"),
+            ("192.0.2.7/24", "192.0.2.7/24"),
+            ("192.0.2.7/128", "192.0.2.7/128"),
+            ("2001:db8::7/32", "2001:db8::7/32"),
+            ("2001:DB8::7", "2001:DB8::7"),
+            ("ann/32", "ann/32"),
+            ("/32", "/32"),
+            ("", ""),
+        ] {
+            assert_eq!(without_full_length(text), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn networks_are_written_as_addresses_are() {
         for octet in 0..=255 {
             for bits in 0..=32u8 {
                 let ip = std::net::Ipv4Addr::new(octet, 255 - octet, octet / 2, octet);
                 let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
-                let expected = format!("{}/{bits}", std::net::Ipv4Addr::from_bits(ip.to_bits() & mask));
+                let first = std::net::Ipv4Addr::from_bits(ip.to_bits() & mask);
+                let expected = if bits == 32 { first.to_string() } else { format!("{first}/{bits}") };
                 assert_eq!(network(ip.into(), PrefixLengths { v4: bits, v6: 64 }), expected);
             }
         }

@@ -236,9 +236,9 @@ impl Engine {
     /// The ledger's; then nothing was taken off.
     pub async fn lift(&self, value: &str, now: Time) -> Result<usize, LedgerError> {
         let plan = self.plan();
-        let shingle = self.secret.shingle(value.as_bytes());
         let mut observations = Vec::new();
-        for source in self.ban_list.labels_of(value) {
+        for (source, piece) in self.ban_list.labels_of(value) {
+            let shingle = self.secret.shingle(piece.as_bytes());
             // What is gone from the configuration no rule can see.
             let Some(pipeline) = plan.pipeline(Some(&source.pipeline)) else { continue };
             let found = pipeline

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use access::audit::AuditHead;
 use content::mail::message::Envelope;
+use content::network::without_full_length;
 use event::{Span, Time};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -403,7 +404,7 @@ impl ApiClient {
 
     /// Returns the bans on a value; of an address, also those on networks that it is in.
     pub(crate) fn bans_on(&self, value: &str) -> Result<Vec<BanEntry>, CallError> {
-        let name = if value.parse::<IpAddr>().is_ok() { "ip" } else { "value" };
+        let name = if without_full_length(value).parse::<IpAddr>().is_ok() { "ip" } else { "value" };
         self.get("/v1/bans", &[(name, value)])
     }
 

@@ -7,6 +7,7 @@ use journal::RecordId;
 use serde::{Deserialize, Serialize};
 
 use super::address_range::AddressRange;
+use super::target::BanTarget;
 
 /// A label, and what put it on a key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +43,13 @@ pub struct Ban {
     pub cause: Option<Arc<BanCause>>,
 }
 
+impl Ban {
+    /// Returns true if it is of this value, in whatever form an address or a network is written.
+    pub fn is_of(&self, value: &str) -> bool {
+        BanTarget::of(&self.value) == BanTarget::of(value)
+    }
+}
+
 /// The decision that put a label on a key, or the words of who did so.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BanCause {
@@ -69,7 +77,7 @@ impl BanScope {
     pub fn of(value: &str) -> BanScope {
         match AddressRange::parse(value) {
             None => BanScope::Other,
-            Some(_) if value.contains('/') => BanScope::Range,
+            Some(range) if range.length < AddressRange::WHOLE => BanScope::Range,
             Some(_) => BanScope::Ip,
         }
     }

@@ -27,6 +27,7 @@ mod entry;
 mod log;
 mod sharing;
 mod table;
+mod target;
 
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
@@ -50,6 +51,7 @@ use self::log::{BanLineKind, BanLog, BanLogLine, seal_line, write_line};
 use self::sharing::{LiftedBan, PAGE};
 use self::table::BanTable;
 pub(crate) use self::table::KEYS_MAX;
+use self::target::listed;
 
 /// The kind and the origin of what a block list bans.
 const BLOCK_LIST: &str = "block_list";
@@ -142,7 +144,7 @@ impl BanList {
                     continue;
                 }
                 let source = table.source(LabelSource { pipeline, kind, label, decision, by });
-                let value = Arc::from(value);
+                let value = listed(&value);
                 let before = table.find(&source, &value);
                 if before.is_some_and(|(_, end)| end >= until) {
                     continue;
@@ -208,7 +210,7 @@ impl BanList {
                     if is_own || table.allow.find(value).is_some() || *until <= now {
                         continue;
                     }
-                    let value: Arc<str> = Arc::from(value.as_str());
+                    let value = listed(value);
                     new.insert(Arc::clone(&value));
                     let before = table.find(&source, &value);
                     if before.is_some_and(|(_, end)| end.0 - now.0 > (until.0 - now.0) / 2) {
@@ -269,9 +271,10 @@ impl BanList {
         self.has_lifted.store(has_lifted, Ordering::Release);
     }
 
-    /// The label, and what put it on, of each that keys of a value have.
-    pub(crate) fn labels_of(&self, value: &str) -> Vec<Arc<LabelSource>> {
-        self.table.lock().of_value(value).map(|(_, ban)| Arc::clone(&ban.source)).collect()
+    /// Returns each label that keys of a value have, with what put it on and the piece.
+    pub(crate) fn labels_of(&self, value: &str) -> Vec<(Arc<LabelSource>, Arc<str>)> {
+        let table = self.table.lock();
+        table.of_value(value).map(|(_, ban)| (Arc::clone(&ban.source), Arc::clone(&ban.value))).collect()
     }
 
     /// Takes labels off all keys of a value; answers how many.
@@ -299,8 +302,8 @@ impl BanList {
         let mut lines = Vec::new();
         let is_lifted = {
             let mut table = self.table.lock();
-            let number =
-                table.of_value(value).find(|(_, ban)| *ban.source == *source).map(|(number, _)| number);
+            let is_it = |ban: &Ban| *ban.value == *value && *ban.source == *source;
+            let number = table.of_value(value).find(|(_, ban)| is_it(ban)).map(|(number, _)| number);
             let ban = number.and_then(|number| table.remove(number));
             if let Some(ban) = &ban {
                 let _ = write_line(&mut lines, ban, BanLineKind::Lift, false);
@@ -380,6 +383,7 @@ impl BanList {
         let table = self.table.lock();
         let Some(sharing) = &table.sharing else { return true };
         !sharing.unshared_lifts.contains(value)
+            && !sharing.unshared_lifts.contains(&listed(value))
             && table.of_value(value).all(|(number, _)| !sharing.unshared.contains(&number))
     }
 
@@ -422,7 +426,7 @@ impl BanList {
                     continue;
                 }
                 let source = table.source(LabelSource { pipeline, kind, label, decision, by });
-                let value = Arc::from(value);
+                let value = listed(&value);
                 let before = table.find(&source, &value);
                 let Some(sharing) = &table.sharing else { return };
                 let is_unshared =
@@ -488,9 +492,8 @@ impl BanList {
         time: Time,
     ) -> bool {
         let table = self.table.lock();
-        let Some(lifted) = table.sharing.as_ref().and_then(|sharing| sharing.lifted.get(value)) else {
-            return false;
-        };
+        let lifted = table.sharing.as_ref().and_then(|sharing| sharing.lifted.get(&listed(value)));
+        let Some(lifted) = lifted else { return false };
         lifted.iter().any(|LiftedBan { ban, hides, .. }| {
             let source = &ban.source;
             let is_it = (&*source.pipeline, &*source.kind, &*source.label) == (pipeline, kind, label);
@@ -503,7 +506,8 @@ impl BanList {
         self.has_lifted.load(Ordering::Acquire)
     }
 
-    /// Returns what holds of a value, in the order in which it was put on.
+    /// Returns what holds of a value, in the order in which it was put on. An address or a network may be written in any form:
+    /// `192.0.2.7/32` is `192.0.2.7`.
     pub fn of_value(&self, value: &str, now: Time) -> Vec<Ban> {
         let table = self.table.lock();
         table.of_value(value).filter(|(_, ban)| ban.until > now).map(|(_, ban)| ban.clone()).collect()

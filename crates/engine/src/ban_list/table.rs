@@ -14,6 +14,7 @@ use super::address_range::AddressRange;
 use super::entry::{Ban, LabelSource, is_same_label};
 use super::log::{BanLogEntry, BanLogLine, read_line};
 use super::sharing::{BanSharing, LiftedBan, PAGE};
+use super::target::{BanTarget, listed};
 
 /// Most keys at once, some 200 bytes each. Beyond it the one whose label ends first makes room.
 pub(crate) const KEYS_MAX: usize = 4_000_000;
@@ -23,22 +24,6 @@ pub(super) const REMOVED_MAX: usize = 100_000;
 
 /// Sources beyond which those that nothing has any more are let go of.
 pub(super) const SOURCES: usize = 10_000;
-
-/// The fields that hold a value.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum BanTarget {
-    Addresses(AddressRange),
-    Text(Arc<str>),
-}
-
-impl BanTarget {
-    pub(super) fn of(value: &Arc<str>) -> BanTarget {
-        match AddressRange::parse(value) {
-            Some(range) => BanTarget::Addresses(range),
-            None => BanTarget::Text(Arc::clone(value)),
-        }
-    }
-}
 
 #[derive(Debug, Default)]
 pub(super) struct BanTable {
@@ -152,7 +137,7 @@ impl BanTable {
             [pipeline, kind, label, decision, by].map(Cow::into_owned);
         let source = self.source(LabelSource { pipeline, kind, label, decision, by });
         let cause = cause.map(|cause| Arc::new(cause.into_owned()));
-        Ban { id, scope, source, value: value.into(), since, until, cause }
+        Ban { id, scope, source, value: listed(&value), since, until, cause }
     }
 
     /// Returns the source that others share.
@@ -177,8 +162,9 @@ impl BanTable {
         all.filter_map(|(_, number)| Some((*number, self.held.get(number)?)))
     }
 
+    /// Returns the bans on a value, in whatever form an address or a network is written.
     pub(super) fn of_value(&self, value: &str) -> impl Iterator<Item = (u64, &Ban)> {
-        self.at(BanTarget::of(&Arc::from(value))).filter(move |(_, ban)| *ban.value == *value)
+        self.at(BanTarget::of(value))
     }
 
     /// Returns the entries of the networks that some addresses are in, whose prefix is no longer than so much.
@@ -193,7 +179,7 @@ impl BanTable {
     pub(super) fn find(&self, source: &LabelSource, value: &Arc<str>) -> Option<(u64, Time)> {
         let name = |source: &LabelSource| [&source.pipeline, &source.kind, &source.label].map(String::clone);
         let wanted = name(source);
-        let mut all = self.of_value(value);
+        let mut all = self.of_value(value).filter(|(_, ban)| ban.value == *value);
         all.find(|(_, ban)| name(&ban.source) == wanted).map(|(number, ban)| (number, ban.until))
     }
 

@@ -8,6 +8,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use content::network::without_full_length;
 use event::{Secret, Shingle, Time};
 
 use super::{LimitKey, LimitKeyError};
@@ -108,10 +109,12 @@ pub(crate) fn key(
     }
     let mut normal = Vec::with_capacity(values.len());
     for (field, value) in limit.key.iter().zip(values) {
-        normal.push(field.how.normal(value).ok_or_else(|| LimitKeyError::Unfit {
+        let given = without_full_length(value);
+        let piece = field.how.normal(&given).ok_or_else(|| LimitKeyError::Unfit {
             field: field.name.clone(),
             value: value.chars().take(100).collect(),
-        })?);
+        })?;
+        normal.push(piece.into_owned());
     }
     Ok(super::key::key(secret, limit, normal.iter().map(|value| value.as_bytes())))
 }

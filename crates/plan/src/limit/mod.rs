@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use content::network::PrefixLengths;
 use content::piece::Normalisation;
 use event::{Kind, Space, Span, Time};
 use serde::{Deserialize, Serialize};
@@ -140,6 +141,8 @@ pub enum FieldForm {
 }
 
 const NETWORK: &str = "network";
+/// The networks of [`FieldForm::Network`].
+const PREFIXES: PrefixLengths = PrefixLengths { v4: 32, v6: 64 };
 
 impl FieldForm {
     /// Returns the names of the forms in configurations.
@@ -151,11 +154,10 @@ impl FieldForm {
     pub fn normal(self, value: &str) -> Option<Cow<'_, str>> {
         match self {
             FieldForm::Piece(how) => content::piece::last(value, how),
-            FieldForm::Network => Some(match value.trim().parse::<IpAddr>() {
-                Ok(address) => Cow::Owned(network(address)),
-                Err(_) => Cow::Borrowed(value),
-            })
-            .filter(|text| !text.is_empty()),
+            FieldForm::Network => {
+                let network = content::network::network_of(value.trim(), PREFIXES);
+                Some(network.map_or(Cow::Borrowed(value), Cow::Owned)).filter(|text| !text.is_empty())
+            }
         }
     }
 }
@@ -171,13 +173,7 @@ impl FromStr for FieldForm {
 
 /// An address of IPv4, also one that is written as IPv6, as it is; one of IPv6 as its network of 64 bits.
 pub fn network(address: IpAddr) -> String {
-    match address.to_canonical() {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => {
-            let network = u128::from(address) >> 64 << 64;
-            format!("{}/64", std::net::Ipv6Addr::from(network))
-        }
-    }
+    content::network::network(address, PREFIXES)
 }
 
 /// A limit.

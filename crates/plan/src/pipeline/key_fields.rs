@@ -1,7 +1,7 @@
 //! The fields of a key: one, or several in order.
 
 use content::composite::{self, VALUES_MAX};
-use content::network::PrefixLengths;
+use content::network::{PrefixLengths, without_full_length};
 use content::piece::{self, Normalisation};
 use event::{Facts, Schema, Slot, Type, Value};
 
@@ -21,9 +21,10 @@ pub struct KeyField {
 
 impl KeyField {
     /// A value that a person wrote as an event would have it: `::ffff:192.0.2.7` is the address `192.0.2.7`, and `07` is the
-    /// integer 7. What is none of the type stays a text, such as the name of a network; so do bytes, whose pieces are digits.
+    /// integer 7, and `192.0.2.7/32` the address, too. What is none of the type stays a text, such as the name of a network; so do
+    /// bytes, whose pieces are digits.
     fn value_of(self, text: &str) -> Value {
-        let text = Value::from(text);
+        let text = Value::from(&*without_full_length(text));
         match self.kind {
             Type::Bytes => text,
             kind => text.clone().coerce(kind).unwrap_or(text),

@@ -352,6 +352,16 @@ fn addresses_are_listed_and_looked_up() {
             }])
         );
         assert_eq!(server.get("/v1/bans?value=198.51.100.0/24").json(), found);
+        // A network of full length is its address, in whatever form somebody asks.
+        let of = |query: &str| server.get(&format!("/v1/bans?{query}")).json();
+        let found = of("value=192.0.2.9");
+        assert_eq!(values(&found), ["192.0.2.9"]);
+        for query in ["ip=192.0.2.9/32", "value=192.0.2.9/32", "ip=192.0.2.9&value=192.0.2.9/32"] {
+            assert_eq!(of(query), found, "{query}");
+        }
+        assert_eq!(values(&of("value=2001:DB8::9/128")), ["2001:db8::9"]);
+        assert_eq!(values(&server.get("/v1/bans/search?text=192.0.2.9/32").json()["bans"]), ["192.0.2.9"]);
+        assert_eq!(values(&server.get("/crowdsec/v1/decisions?value=192.0.2.9/32").json()), ["192.0.2.9"]);
         assert_eq!(server.get("/v1/bans?value=198.51.100.0/24&type=ban").json(), json!([]));
         assert_eq!(server.get("/v1/bans?ip=203.0.113.1").json(), json!([]));
         let found = server.get("/crowdsec/v1/decisions?ip=198.51.100.77").json();
@@ -395,6 +405,10 @@ fn networks_hold_for_their_addresses() {
         assert!(is_known("2001:db8:7::1") && !is_known("2001:db8:8::1"));
         let lifted = server.ask("DELETE", "/v1/bans?value=198.51.100.0/24", &[], b"").json();
         assert_eq!((lifted, is_known("198.51.100.77")), (json!({"lifted": 1}), false));
+        label(server, "ip", "scanner", "203.0.113.7/32");
+        assert!(is_known("203.0.113.7"));
+        let lifted = server.ask("DELETE", "/v1/bans?value=203.0.113.7/32", &[], b"").json();
+        assert_eq!((lifted, is_known("203.0.113.7")), (json!({"lifted": 1}), false));
     });
 }
 

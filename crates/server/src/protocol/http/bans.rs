@@ -16,6 +16,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
+use content::network::without_full_length;
 use engine::{Ban, BanChanges, BanList, BanScope};
 use event::{Span, Time};
 use futures_util::StreamExt;
@@ -404,7 +405,7 @@ pub(super) fn held(
     now: Time,
 ) -> Result<Option<Vec<Ban>>, HttpFailure> {
     let Some(ip) = ip else { return Ok(value.map(|value| bans.of_value(value, now))) };
-    let address = ip.parse::<IpAddr>();
+    let address = without_full_length(ip).parse::<IpAddr>();
     let address =
         address.map_err(|_| INVALID_PARAMETER.failure(format!("ip: `{}` is no address", shown(ip))))?;
     Ok(Some(bans.of_address(address, now)))
@@ -431,7 +432,7 @@ pub(crate) async fn lookup(
             .help("/v1/bans/stream?startup=true lists all bans")
     })?;
     let filter = BanFilter { decision, label, pipeline };
-    let found = found.iter().filter(|ban| value.as_ref().is_none_or(|value| **value == *ban.value));
+    let found = found.iter().filter(|ban| value.as_ref().is_none_or(|value| ban.is_of(value)));
     Ok(Json(found.filter_map(|ban| filter.item(ban, now)).collect()))
 }
 
@@ -478,7 +479,7 @@ pub(crate) async fn search(
     if !(1..=PAGE_MAX).contains(&limit) {
         return Err(INVALID_PARAMETER.failure(format!("limit: expected 1 to {PAGE_MAX}")));
     }
-    let text = text.map(|text| text.to_lowercase());
+    let text = text.map(|text| without_full_length(&text).to_lowercase());
     let filter = BanFilter { decision, label, pipeline };
     let (engine, now) = (Arc::clone(&node.engine), node.now());
     let work = move |is_over: &(dyn Fn() -> bool + Sync)| {

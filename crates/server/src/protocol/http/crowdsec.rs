@@ -182,7 +182,7 @@ pub(super) async fn lookup(
             .help("/crowdsec/v1/decisions/stream?startup=true lists all decisions")
     })?;
     let fits = |ban: &Ban| {
-        [&params.range, &params.value].into_iter().flatten().all(|value| **value == *ban.value)
+        [&params.range, &params.value].into_iter().flatten().all(|value| ban.is_of(value))
             && params.scope.as_ref().is_none_or(|wanted| wanted.eq_ignore_ascii_case(scope(ban)))
             && params.kind.as_ref().is_none_or(|wanted| *wanted == ban.source.decision)
     };
@@ -330,8 +330,11 @@ impl CrowdsecAlertParams {
         let is = |wanted: &Option<String>, own: &str| {
             wanted.as_ref().is_none_or(|wanted| wanted.is_empty() || wanted.eq_ignore_ascii_case(own))
         };
-        is(&self.value, &ban.value)
-            && is(&self.range, &ban.value)
+        let is_of = |wanted: &Option<String>| {
+            wanted.as_ref().is_none_or(|value| value.is_empty() || ban.is_of(value))
+        };
+        is_of(&self.value)
+            && is_of(&self.range)
             && is(&self.scope, &alert.source.scope)
             && is(&self.scenario, &alert.scenario)
             && is(&self.decision_type, &ban.source.decision)
