@@ -4,6 +4,7 @@
 //! <34>1 2003-10-11T22:14:15.003Z host su 77 ID47 - text     syslog, RFC 5424
 //! <34>Oct 11 22:14:15 host su[77]: text                     syslog, RFC 3164, with or without <34>
 //! {"__REALTIME_TIMESTAMP":"…","MESSAGE":"text",…}           journalctl -o json
+//! __CURSOR=…\nMESSAGE=text\n\n                               journalctl -o export: see `journal_export`
 //! {"log":"text\n","stream":"stderr","time":"…"}             Docker
 //! 2016-10-06T00:17:09.669794202Z stderr F text              containerd, CRI-O
 //! ```
@@ -38,6 +39,25 @@ pub struct EnvelopedLine<'l> {
     pub severity: Option<u8>,
     /// True if the rest of the line comes with the next one.
     pub is_partial: bool,
+}
+
+impl EnvelopedLine<'static> {
+    /// Makes a line of an entry of the journal, whose fields are handed out by name.
+    pub(crate) fn of_journal(text: impl Fn(&str) -> Option<String>) -> Option<EnvelopedLine<'static>> {
+        let message = text("MESSAGE")?;
+        let micros = text("_SOURCE_REALTIME_TIMESTAMP").or_else(|| text("__REALTIME_TIMESTAMP"));
+        let own = |name: &str| text(name).map(Cow::Owned);
+        Some(EnvelopedLine {
+            // One entry is one line.
+            text: Cow::Owned(message.trim_end_matches('\n').replace('\n', " ")),
+            time: micros.and_then(|micros| micros.parse().ok()).map(Time),
+            host: own("_HOSTNAME"),
+            program: own("SYSLOG_IDENTIFIER").or_else(|| own("_COMM")),
+            process: own("SYSLOG_PID").or_else(|| own("_PID")),
+            severity: text("PRIORITY").and_then(|text| text.parse().ok()).filter(|severity| *severity < 8),
+            is_partial: false,
+        })
+    }
 }
 
 impl EnvelopedLine<'_> {
@@ -78,19 +98,7 @@ pub fn journal(line: &str) -> Option<EnvelopedLine<'static>> {
             _ => None,
         }
     };
-    let message = text("MESSAGE")?;
-    let micros = text("_SOURCE_REALTIME_TIMESTAMP").or_else(|| text("__REALTIME_TIMESTAMP"));
-    let own = |name: &str| text(name).map(Cow::Owned);
-    Some(EnvelopedLine {
-        // One entry is one line.
-        text: Cow::Owned(message.trim_end_matches('\n').replace('\n', " ")),
-        time: micros.and_then(|micros| micros.parse().ok()).map(Time),
-        host: own("_HOSTNAME"),
-        program: own("SYSLOG_IDENTIFIER").or_else(|| own("_COMM")),
-        process: own("SYSLOG_PID").or_else(|| own("_PID")),
-        severity: text("PRIORITY").and_then(|text| text.parse().ok()).filter(|severity| *severity < 8),
-        is_partial: false,
-    })
+    EnvelopedLine::of_journal(text)
 }
 
 /// Reads a line of Docker's `json-file` logs.

@@ -231,6 +231,11 @@ pub struct GrokPattern {
 }
 
 impl GrokPattern {
+    /// Takes it apart: its program, its fields by the numbers of their groups, and the texts that a match needs.
+    pub(crate) fn into_parts(self) -> (regex::Regex, Vec<(Arc<str>, usize)>, Vec<Vec<u8>>) {
+        (self.regex, self.fields, self.required)
+    }
+
     /// Names of fields, in order.
     pub fn fields(&self) -> impl Iterator<Item = &str> {
         self.fields.iter().map(|(name, _)| name.as_ref())

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::grok::{GrokError, GrokPattern};
 use crate::python_regex::{LineAnchors, PythonRegexError, rewrite};
 use crate::required_text::required_texts;
 
@@ -16,6 +17,9 @@ pub enum LinePatternError {
     /// Text that is no regular expression of Python's.
     #[error(transparent)]
     Syntax(#[from] PythonRegexError),
+    /// Text that is no grok pattern.
+    #[error(transparent)]
+    Grok(#[from] GrokError),
     /// A program that does not compile, or becomes too large.
     #[error("{0}")]
     Program(String),
@@ -29,6 +33,8 @@ pub struct StepLimitError;
 enum Program {
     /// Linear in the text.
     Linear(regex::Regex),
+    /// Linear in the text; `$` is the end of the text, before which a line's end is left out.
+    Grok(regex::Regex),
     /// With steps back, after the plain form has matched.
     Backtracking { exact: Box<fancy_regex::Regex>, necessary: regex::Regex },
 }
@@ -82,6 +88,20 @@ impl LinePattern {
         Ok(LinePattern { program, names, required: required_texts(&rewritten.necessary) })
     }
 
+    /// Makes a pattern of lines of a grok pattern, whose fields are its named groups.
+    pub fn of_grok(pattern: GrokPattern) -> LinePattern {
+        let (regex, fields, required) = pattern.into_parts();
+        let group = |name: Arc<str>| match name.as_ref() {
+            "ip" => Arc::from("ip4"),
+            "host" => Arc::from("dns"),
+            "port" => Arc::from("fport"),
+            "id" => Arc::from("fid"),
+            _ => name,
+        };
+        let names = fields.into_iter().map(|(name, number)| (number, group(name))).collect();
+        LinePattern { program: Program::Grok(regex), names, required }
+    }
+
     /// Names of groups with their numbers.
     pub fn names(&self) -> &[(usize, Arc<str>)] {
         &self.names
@@ -94,7 +114,7 @@ impl LinePattern {
 
     /// Returns true if the pattern takes time linear in the text, and no steps back.
     pub fn is_linear(&self) -> bool {
-        matches!(self.program, Program::Linear(_))
+        matches!(self.program, Program::Linear(_) | Program::Grok(_))
     }
 
     /// Texts in lower case of which each match has one; none if it needs none.
@@ -104,12 +124,13 @@ impl LinePattern {
 
     /// Searches a text for the first match.
     pub fn search(&self, text: &str) -> Result<Option<MatchedGroups>, StepLimitError> {
+        let ranges = |captures: regex::Captures<'_>| {
+            let groups = captures.iter().map(|group| group.map(|group| (group.start(), group.end())));
+            MatchedGroups(groups.collect())
+        };
         match &self.program {
-            Program::Linear(regex) => Ok(regex.captures(text).map(|captures| {
-                MatchedGroups(
-                    captures.iter().map(|group| group.map(|group| (group.start(), group.end()))).collect(),
-                )
-            })),
+            Program::Linear(regex) => Ok(regex.captures(text).map(ranges)),
+            Program::Grok(regex) => Ok(regex.captures(text.strip_suffix('\n').unwrap_or(text)).map(ranges)),
             Program::Backtracking { exact, necessary } => {
                 if !necessary.is_match(text) {
                     return Ok(None);
@@ -153,6 +174,24 @@ mod tests {
         check(conditional, "failed for a from ::1\n", "ip", None);
         check(r"^(?P<a>\w+) (?!no)", "yes no\n", "a", None);
         check(r"(?P<a>x+)$", "axx\n", "a", Some("xx"));
+    }
+
+    #[test]
+    fn fields_of_grok_are_groups() {
+        let library = crate::grok::GrokLibrary::new();
+        let pattern =
+            library.compile("^%{IP:ip}:%{INT:port} %{USER:user} (?P<x>to )?%{WORD:door}$").expect("grok");
+        let pattern = LinePattern::of_grok(pattern);
+        let text = "192.0.2.7:22 ann to west\n";
+        let groups = pattern.search(text).expect("steps").expect("match");
+        let shown = |(number, name): &(usize, Arc<str>)| {
+            let (start, end) = groups.range(*number)?;
+            Some(format!("{name}={}", &text[start..end]))
+        };
+        let mut shown: Vec<String> = pattern.names().iter().filter_map(shown).collect();
+        shown.sort();
+        assert_eq!(shown, ["door=west", "fport=22", "ip4=192.0.2.7", "user=ann"]);
+        assert!(pattern.is_linear());
     }
 
     #[test]

@@ -26,6 +26,7 @@ use event::{Span, Time};
 
 use crate::date::DateContext;
 use crate::date_detector::{DateDetector, LastDate};
+use crate::grok::{GrokError, GrokLibrary};
 use crate::line_pattern::{LinePattern, LinePatternError, MatchedGroups, StepLimitError};
 use crate::pattern_set::PatternSet;
 use crate::python_regex::LineAnchors;
@@ -52,6 +53,10 @@ pub struct LogPatterns {
     pub prefix: Option<String>,
     /// Patterns of lines that say something.
     pub patterns: Vec<String>,
+    /// Grok patterns of lines that say something, searched after `patterns`.
+    pub grok: Vec<String>,
+    /// Texts of files with named grok patterns, beside the usual ones.
+    pub grok_files: Vec<String>,
     /// Patterns of lines that are left out though one of `patterns` matches.
     pub ignored: Vec<String>,
     /// Patterns of dates; all known forms, if none.
@@ -136,6 +141,13 @@ pub struct LogLineState {
     pub exceeded: u64,
 }
 
+/// Returns the usual grok patterns, and those of files.
+pub fn grok_library<'t>(files: impl IntoIterator<Item = &'t str>) -> GrokLibrary {
+    let mut library = GrokLibrary::new();
+    files.into_iter().for_each(|text| library.add_file(text));
+    library
+}
+
 impl LogLineReader {
     /// Compiles patterns.
     pub fn new(patterns: &LogPatterns) -> Result<LogLineReader, LogPatternError> {
@@ -145,16 +157,26 @@ impl LogLineReader {
             LinePattern::new(pattern, anchors)
                 .map_err(|error| LogPatternError { pattern: pattern.clone(), error })
         };
-        let all = |patterns: &[String], anchors| {
-            let patterns =
-                patterns.iter().map(|pattern| compile(pattern, anchors)).collect::<Result<Vec<_>, _>>()?;
-            Ok::<PatternSet, LogPatternError>(PatternSet::new(patterns))
-        };
+        let ignored = patterns
+            .ignored
+            .iter()
+            .map(|pattern| compile(pattern, LineAnchors::Text))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut found = patterns
+            .patterns
+            .iter()
+            .map(|pattern| compile(pattern, anchors))
+            .collect::<Result<Vec<_>, _>>()?;
+        let library = grok_library(patterns.grok_files.iter().map(String::as_str));
+        for pattern in &patterns.grok {
+            let error = |error: GrokError| LogPatternError { pattern: pattern.clone(), error: error.into() };
+            found.push(LinePattern::of_grok(library.compile(pattern).map_err(error)?));
+        }
         let dates: Vec<&str> = patterns.dates.iter().map(String::as_str).collect();
         Ok(LogLineReader {
             prefix: patterns.prefix.as_ref().map(|prefix| compile(prefix, LineAnchors::Text)).transpose()?,
-            patterns: all(&patterns.patterns, anchors)?,
-            ignored: all(&patterns.ignored, LineAnchors::Text)?,
+            patterns: PatternSet::new(found),
+            ignored: PatternSet::new(ignored),
             dates: DateDetector::new(&dates)
                 .map_err(|error| LogPatternError { pattern: patterns.dates.join(", "), error })?,
             lines,
@@ -171,10 +193,27 @@ impl LogLineReader {
         self.patterns.patterns().iter().filter(|pattern| !pattern.is_linear()).count()
     }
 
+    /// The forms of dates.
+    pub(crate) fn dates(&self) -> &DateDetector {
+        &self.dates
+    }
+
     /// Reads a line. Its date is looked for, unless what brought the line knows it.
     pub fn read(
         &self,
         line: &str,
+        date: Option<Time>,
+        context: &DateContext,
+        state: &mut LogLineState,
+    ) -> LineReading {
+        self.read_of_record(line, BTreeMap::new(), date, context, state)
+    }
+
+    /// Reads the text of a record that has named groups beside it. Without patterns, each record that says who it was is an event.
+    pub(crate) fn read_of_record(
+        &self,
+        line: &str,
+        given: BTreeMap<Arc<str>, String>,
         date: Option<Time>,
         context: &DateContext,
         state: &mut LogLineState,
@@ -206,7 +245,13 @@ impl LogLineReader {
         if are_few && self.ignored.first_match(&text, &mut state.exceeded).is_some() {
             return LineReading::Ignored;
         }
-        let mut fields = BTreeMap::new();
+        let mut fields = given;
+        if self.patterns.patterns().is_empty() && !fields.is_empty() {
+            return match self.ignored.first_match(&text, &mut state.exceeded) {
+                Some(_) => LineReading::Ignored,
+                None => self.meaning(0, fields, time, is_dated, context.now, state),
+            };
+        }
         let mut content = None;
         if let Some(prefix) = &self.prefix {
             // Most lines are of something else: a pass for the patterns' words costs less than the prefix.
@@ -375,6 +420,10 @@ fn is_set(fields: &BTreeMap<Arc<str>, String>, name: &str) -> bool {
 fn who(fields: &BTreeMap<Arc<str>, String>) -> Option<(String, Option<String>)> {
     let address = fields.get("ip4").or_else(|| fields.get("ip6"));
     let host = match (address, fields.get("cidr")) {
+        // A network of full length is its address.
+        (Some(address), Some(length)) if *length == if address.contains(':') { "128" } else { "32" } => {
+            Some(address.clone())
+        }
         (Some(address), Some(length)) => Some(format!("{address}/{length}")),
         (Some(address), None) => Some(address.clone()),
         (None, _) => fields.get("dns").cloned(),
@@ -468,8 +517,8 @@ mod tests {
             prefix: prefix.map(str::to_owned),
             patterns: owned(patterns),
             ignored: owned(ignored),
-            dates: Vec::new(),
             lines,
+            ..LogPatterns::default()
         };
         LogLineReader::new(&patterns).expect("patterns")
     }

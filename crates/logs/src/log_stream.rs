@@ -9,7 +9,9 @@ use jiff::tz::{Offset, TimeZone};
 use crate::date::{DateContext, zone_offset};
 use crate::envelope;
 use crate::fail2ban::tag;
+use crate::journal_export::JournalExportReader;
 use crate::log_reader::{LineReading, LogEvent, LogLineReader, LogLineState, LogPatternError, LogPatterns};
+use crate::log_record::{LogFieldMap, LogFormat, LogRecord};
 
 /// Most bytes of a line that an event keeps.
 const TEXT_BYTES_MAX: usize = 1024;
@@ -41,6 +43,8 @@ pub enum LogEnvelope {
     Lines,
     /// Entries of the journal (`journalctl -o json`), read as `host program[process]: text`.
     Journal,
+    /// Entries of the journal over several lines (`journalctl -o export`), read likewise.
+    JournalExport,
     /// Docker's `json-file`.
     Docker,
     /// Files of container runtimes (CRI).
@@ -51,12 +55,14 @@ pub enum LogEnvelope {
 
 impl LogEnvelope {
     /// Names, in the order in which they are documented.
-    pub const NAMES: [&str; 5] = ["lines", "journal", "docker", "cri", "syslog"];
+    pub const NAMES: [&str; 6] = ["lines", "journal", "journal-export", "docker", "cri", "syslog"];
 
     /// The envelope of a name.
     pub fn named(name: &str) -> Option<LogEnvelope> {
-        use LogEnvelope::{Cri, Docker, Journal, Lines, Syslog};
-        [Lines, Journal, Docker, Cri, Syslog].into_iter().find(|envelope| envelope.name() == name)
+        use LogEnvelope::{Cri, Docker, Journal, JournalExport, Lines, Syslog};
+        [Lines, Journal, JournalExport, Docker, Cri, Syslog]
+            .into_iter()
+            .find(|envelope| envelope.name() == name)
     }
 
     /// The name.
@@ -72,9 +78,13 @@ pub struct LogSettings {
     pub patterns: LogPatterns,
     /// The envelope of lines.
     pub envelope: LogEnvelope,
+    /// The format of lines.
+    pub format: LogFormat,
+    /// The fields of records that mean something.
+    pub map: LogFieldMap,
     /// The zone of dates that name none; that of the machine, if there is none.
     pub zone: Option<String>,
-    /// Further named groups that become fields of events.
+    /// Further named groups, or fields of records, that become fields of events.
     pub fields: Vec<String>,
 }
 
@@ -85,6 +95,8 @@ impl LogSettings {
         LogLineReader::new(&LogPatterns {
             prefix: self.patterns.prefix.as_deref().filter(|prefix| !prefix.is_empty()).map(tag::groups),
             patterns: groups(&self.patterns.patterns),
+            grok: self.patterns.grok.clone(),
+            grok_files: self.patterns.grok_files.clone(),
             ignored: groups(&self.patterns.ignored),
             dates: self.patterns.dates.clone(),
             lines: self.patterns.lines,
@@ -96,10 +108,13 @@ impl LogSettings {
         Ok(LogStream {
             reader: Arc::new(self.reader()?),
             envelope: self.envelope,
+            format: self.format,
+            map: Arc::new(self.map.clone()),
             zone: self.zone.as_deref().and_then(zone).unwrap_or(machine_zone),
             fields: self.fields.clone(),
             state: LogLineState::default(),
             part: String::new(),
+            export: JournalExportReader::default(),
         })
     }
 }
@@ -114,11 +129,14 @@ pub fn zone(name: &str) -> Option<TimeZone> {
 pub struct LogStream {
     reader: Arc<LogLineReader>,
     envelope: LogEnvelope,
+    format: LogFormat,
+    map: Arc<LogFieldMap>,
     zone: TimeZone,
     fields: Vec<String>,
     state: LogLineState,
     /// The beginning of a line that comes in parts.
     part: String,
+    export: JournalExportReader,
 }
 
 /// A line that was read.
@@ -138,20 +156,41 @@ impl LogStream {
         LogStream {
             reader: Arc::clone(&self.reader),
             envelope: self.envelope,
+            format: self.format,
+            map: Arc::clone(&self.map),
             zone: self.zone.clone(),
             fields: self.fields.clone(),
             state: LogLineState::default(),
             part: String::new(),
+            export: JournalExportReader::default(),
         }
+    }
+
+    /// Returns true if every byte of a line means something, and so do empty lines.
+    pub fn minds_blanks(&self) -> bool {
+        self.envelope == LogEnvelope::JournalExport
+    }
+
+    /// Notes that a line was passed over because it is too long.
+    pub fn pass_over(&mut self) {
+        self.export.lose();
+        self.part.clear();
     }
 
     /// Reads the next line.
     pub fn read(&mut self, line: &[u8], now: Time) -> StreamLine {
+        if self.envelope == LogEnvelope::JournalExport {
+            let context = DateContext { now, zone: self.zone.clone() };
+            return match self.export.read(line) {
+                Some(entry) => self.read_text(&entry, &context),
+                None => StreamLine::Silent,
+            };
+        }
         let line = String::from_utf8_lossy(line);
         let line = line.trim_end_matches(['\r', '\n']);
         let context = DateContext { now, zone: self.zone.clone() };
         let unpacked = match self.envelope {
-            LogEnvelope::Lines => None,
+            LogEnvelope::Lines | LogEnvelope::JournalExport => None,
             LogEnvelope::Journal => envelope::journal(line),
             LogEnvelope::Docker => envelope::docker(line),
             LogEnvelope::Cri => envelope::cri(line),
@@ -160,7 +199,7 @@ impl LogStream {
         let (text, date) = match unpacked {
             None => (line.to_owned(), None),
             Some(unpacked) if matches!(self.envelope, LogEnvelope::Journal | LogEnvelope::Syslog) => {
-                (unpacked.as_short(), unpacked.time)
+                return self.read_text(&unpacked, &context);
             }
             Some(unpacked) => {
                 if self.part.len() + unpacked.text.len() <= PARTS_BYTES_MAX {
@@ -173,8 +212,35 @@ impl LogStream {
                 (std::mem::take(&mut self.part), None)
             }
         };
-        match self.reader.read(&text, date, &context, &mut self.state) {
-            LineReading::Event(event) => StreamLine::Event(Box::new(self.event(*event, &text))),
+        self.read_record(&text, date, &context)
+    }
+
+    /// Reads a line of the journal or of syslog. Patterns read it with the host and the program in front; a record has neither.
+    fn read_text(&mut self, line: &envelope::EnvelopedLine<'_>, context: &DateContext) -> StreamLine {
+        match self.format {
+            LogFormat::Text => self.read_record(&line.as_short(), line.time, context),
+            LogFormat::Logfmt | LogFormat::Json => self.read_record(&line.text, line.time, context),
+        }
+    }
+
+    fn read_record(&mut self, line: &str, date: Option<Time>, context: &DateContext) -> StreamLine {
+        if self.format == LogFormat::Text {
+            let reading = self.reader.read(line, date, context, &mut self.state);
+            return self.meaning(reading, line, None);
+        }
+        let Some(record) = LogRecord::read(self.format, line) else { return StreamLine::Unread };
+        let date = record.time(&self.map, self.reader.dates(), context).or(date);
+        let text = self.map.text.as_deref().map_or(Some(line), |name| record.whole_text(name));
+        // One line is one event, whatever its text has in it.
+        let text = text.unwrap_or_default().replace('\n', " ");
+        let groups = record.groups(&self.map);
+        let reading = self.reader.read_of_record(&text, groups, date, context, &mut self.state);
+        self.meaning(reading, line, Some(&record))
+    }
+
+    fn meaning(&self, reading: LineReading, line: &str, record: Option<&LogRecord>) -> StreamLine {
+        match reading {
+            LineReading::Event(event) => StreamLine::Event(Box::new(self.event(*event, line, record))),
             LineReading::Unread => StreamLine::Unread,
             LineReading::Ignored | LineReading::Harmless | LineReading::Pending => StreamLine::Silent,
         }
@@ -185,7 +251,7 @@ impl LogStream {
         self.state.exceeded
     }
 
-    fn event(&self, read: LogEvent, line: &str) -> Event {
+    fn event(&self, read: LogEvent, line: &str, record: Option<&LogRecord>) -> Event {
         let mut event = Event { time: Some(read.time), ..Event::default() };
         match read.host.as_deref().map(|host| (host, host.parse::<IpAddr>())) {
             Some((_, Ok(ip))) => event.push("log.ip", ip),
@@ -207,6 +273,8 @@ impl LogStream {
         for field in self.fields.iter().filter(|field| !KNOWN_GROUPS.contains(&field.as_str())) {
             if let Some(text) = read.fields.get(field.as_str()) {
                 event.push(field.as_str(), text.as_str());
+            } else if let Some(value) = record.and_then(|record| record.value(field)) {
+                event.push(field.as_str(), value);
             }
         }
         event
@@ -224,6 +292,7 @@ mod tests {
             envelope,
             zone: Some("UTC+0100".to_owned()),
             fields: vec!["number".to_owned()],
+            ..LogSettings::default()
         }
     }
 
@@ -260,10 +329,104 @@ mod tests {
         check(LogEnvelope::Cri, &[&parts[0], &parts[1]], expected);
         let entry = r#"{"MESSAGE":"Failed password for me from 192.0.2.1 port 22","_HOSTNAME":"h","__REALTIME_TIMESTAMP":"1106513999000000"}"#;
         check(LogEnvelope::Journal, &[entry], expected);
+        let entry = [
+            "__CURSOR=s=1",
+            "__REALTIME_TIMESTAMP=1106513999000000",
+            "_HOSTNAME=h",
+            "MESSAGE=Failed password for me from 192.0.2.1 port 22",
+            "",
+        ];
+        check(LogEnvelope::JournalExport, &entry, expected);
         check(LogEnvelope::Syslog, &[&format!("<34>{line}")], expected);
         check(LogEnvelope::Syslog, &[line], expected);
         let message = "<34>1 2005-01-23T20:59:59Z h sshd 7 - - Failed password for me from 192.0.2.1 port 22";
         check(LogEnvelope::Syslog, &[message], expected);
+    }
+
+    #[test]
+    fn records_become_events_with_and_without_patterns() {
+        let check = |settings: &LogSettings, line: &str, expected: &str| {
+            let mut stream = settings.open(TimeZone::UTC).expect("stream");
+            let read = stream.read(line.as_bytes(), "2005-08-14T10:00:00Z".parse().expect("time"));
+            let StreamLine::Event(event) = read else {
+                return assert_eq!(format!("{read:?}"), expected, "{line}");
+            };
+            let fields = event.fields.iter().filter(|(name, _)| &**name != "log.text");
+            let fields: Vec<String> = fields.map(|(name, value)| format!("{name}={value}")).collect();
+            assert_eq!(format!("{} {}", event.time.expect("time"), fields.join(" ")), expected, "{line}");
+        };
+        let map = LogFieldMap::new([("ip", "src"), ("user", "user.name"), ("text", "msg")]);
+        let fields = ["failure", "status", "ok"].map(str::to_owned).to_vec();
+        let each = LogSettings { format: LogFormat::Json, map, fields, ..LogSettings::default() };
+        let json = r#"{"ts":"2005-08-14T09:00:00Z","src":"192.0.2.7:99","user":{"name":"ann"},"msg":"login failed","status":401,"ok":false}"#;
+        let who = "log.ip=192.0.2.7 log.id=192.0.2.7 log.user=ann log.port=99 log.pattern=1";
+        let at = "2005-08-14T09:00:00Z";
+        check(&each, json, &format!("{at} {who} status=401 ok=false"));
+        check(&each, r#"{"msg":"started"}"#, "Unread");
+        check(&each, "no record", "Unread");
+        let by_patterns = |patterns: &[&str], grok: &[&str]| {
+            let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+            let patterns =
+                LogPatterns { patterns: owned(patterns), grok: owned(grok), ..LogPatterns::default() };
+            LogSettings { patterns, ..each.clone() }
+        };
+        check(
+            &by_patterns(&["^login (?P<failure>failed)$"], &[]),
+            json,
+            &format!("{at} {who} failure=failed status=401 ok=false"),
+        );
+        check(&by_patterns(&["^logout$"], &[]), json, "Unread");
+        // The whole text must match: `$` is its end.
+        check(
+            &by_patterns(&[], &["^login %{WORD:failure}$"]),
+            json,
+            &format!("{at} {who} failure=failed status=401 ok=false"),
+        );
+        let logfmt = LogSettings { format: LogFormat::Logfmt, ..each.clone() };
+        let line = r#"ts=2005-08-14T09:00:00Z src=192.0.2.7:99 user.name=ann msg="login failed" status=401"#;
+        check(&logfmt, line, &format!("{at} {who} status=401"));
+        let syslog = LogSettings { envelope: LogEnvelope::Syslog, ..each.clone() };
+        check(
+            &syslog,
+            &format!("<34>1 2005-01-23T20:59:59Z h app 7 - - {json}"),
+            &format!("{at} {who} status=401 ok=false"),
+        );
+        let undated = r#"{"src":"192.0.2.7"}"#;
+        check(
+            &syslog,
+            &format!("<34>1 2005-01-23T20:59:59Z h app 7 - - {undated}"),
+            "2005-01-23T20:59:59Z log.ip=192.0.2.7 log.id=192.0.2.7 log.pattern=1",
+        );
+        let docker = LogSettings { envelope: LogEnvelope::Docker, ..each };
+        let wrapped =
+            serde_json::json!({"log": format!("{json}\n"), "time": "2005-01-23T20:00:00Z"}).to_string();
+        check(&docker, &wrapped, &format!("{at} {who} status=401 ok=false"));
+    }
+
+    #[test]
+    fn grok_reads_lines_by_patterns_of_its_own() {
+        let patterns = LogPatterns {
+            patterns: vec!["^never (?P<ip4>\\S+)$".to_owned()],
+            grok: vec!["^%{DENIED} %{IPORHOST:ip} as %{USER:user}$".to_owned()],
+            grok_files: vec!["# ours\nDENIED (denied|refused) %{WORD:service}\n".to_owned()],
+            ..LogPatterns::default()
+        };
+        let fields = vec!["service".to_owned()];
+        let settings = LogSettings { patterns, fields, ..LogSettings::default() };
+        let mut stream = settings.open(TimeZone::UTC).expect("stream");
+        let mut read =
+            |line: &str| stream.read(line.as_bytes(), "2005-08-14T10:00:00Z".parse().expect("time"));
+        let StreamLine::Event(event) = read("refused ssh 2001:db8::7 as ann") else { panic!("no event") };
+        let shown = |name: &str| event.get(name).map(ToString::to_string).unwrap_or_default();
+        assert_eq!(
+            [shown("log.ip"), shown("log.user"), shown("service"), shown("log.pattern")],
+            ["2001:db8::7", "ann", "ssh", "2"]
+        );
+        assert_eq!(read("refused ssh 2001:db8::7 as ann or so"), StreamLine::Unread);
+        let unknown = LogPatterns { grok: vec!["%{NOBODY}".to_owned()], ..LogPatterns::default() };
+        let error =
+            LogSettings { patterns: unknown, ..LogSettings::default() }.reader().err().expect("an error");
+        assert_eq!(error.to_string(), "%{NOBODY}: there is no pattern `NOBODY`");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use content::web::log_format::AccessLogFormat;
 use content::web::w3c_log;
 use event::{Event, Time};
 use jiff::tz::TimeZone;
@@ -23,8 +24,8 @@ const ORIGINS_MAX: usize = 2_000;
 
 /// The format of lines.
 pub enum SourceLineFormat {
-    /// Access logs in any form that is known.
-    AccessLog,
+    /// Access logs in a format of one's own, or in any that is known.
+    AccessLog(Option<Arc<AccessLogFormat>>),
     /// Events as JSON objects.
     Ndjson,
     /// Events as comma-separated values.
@@ -93,6 +94,21 @@ impl SourceLineReader {
         matches!(self.format, SourceLineFormat::Log(_))
     }
 
+    /// Returns true if every byte of a line means something, and so do empty lines.
+    pub fn minds_blanks(&self) -> bool {
+        matches!(&self.format, SourceLineFormat::Log(stream) if stream.minds_blanks())
+    }
+
+    /// Returns a line without the blanks that mean nothing; `None` if nothing is left of it.
+    pub fn trimmed<'l>(&self, line: &'l [u8]) -> Option<&'l [u8]> {
+        if self.minds_blanks() {
+            return Some(line);
+        }
+        // Patterns mind spaces in front.
+        let line = if self.is_by_patterns() { line.trim_ascii_end() } else { line.trim_ascii() };
+        (!line.is_empty()).then_some(line)
+    }
+
     /// Returns true if the first line of each file is a heading.
     pub fn is_headed(&self) -> bool {
         matches!(&self.format, SourceLineFormat::Csv(columns) if columns.is_headed())
@@ -110,7 +126,10 @@ impl SourceLineReader {
         head: &mut Option<String>,
         now: Time,
     ) -> Result<ReadLine, String> {
-        if line.len() > LINE_BYTES_MAX {
+        if line.strip_suffix(b"\n").unwrap_or(line).len() > LINE_BYTES_MAX {
+            if let Some(stream) = self.streams.get_mut(place.origin) {
+                stream.pass_over();
+            }
             return Err(format!("longer than {LINE_BYTES_MAX} bytes"));
         }
         if let SourceLineFormat::Log(first) = &mut self.format {
@@ -136,7 +155,12 @@ impl SourceLineReader {
                 }
                 Ok(ReadLine::Object(object))
             }
-            _ => access_log(line, place, head, &self.zone),
+            SourceLineFormat::AccessLog(Some(format)) => {
+                format.event(line).map(|event| named(event, place)).map_err(|error| error.to_string())
+            }
+            SourceLineFormat::AccessLog(None) | SourceLineFormat::Log(_) => {
+                access_log(line, place, head, &self.zone)
+            }
         }
     }
 
@@ -159,7 +183,7 @@ const CONTAINER_HEAD_BYTES: usize = 60;
 impl SourceLineReader {
     /// An access log's line that a container runtime has wrapped, which no access log looks like.
     fn of_container(&self, text: &str) -> Option<String> {
-        if !matches!(self.format, SourceLineFormat::AccessLog) {
+        if !matches!(self.format, SourceLineFormat::AccessLog(_)) {
             return None;
         }
         if text.starts_with("{\"log\":") {
@@ -251,7 +275,7 @@ mod tests {
 
     #[test]
     fn headings_change_on_the_way() {
-        let mut reader = SourceLineReader::new(SourceLineFormat::AccessLog, TimeZone::UTC);
+        let mut reader = SourceLineReader::new(SourceLineFormat::AccessLog(None), TimeZone::UTC);
         check(
             &mut reader,
             "log",
@@ -292,8 +316,49 @@ mod tests {
     }
 
     #[test]
+    fn formats_of_ones_own_are_read_in_envelopes_too() {
+        let format = AccessLogFormat::new("$time_iso8601 $remote_addr \"$request\"", |_| false).unwrap();
+        let format = SourceLineFormat::AccessLog(Some(Arc::new(format)));
+        let mut reader = SourceLineReader::new(format, TimeZone::UTC);
+        let line = r#"2021-12-08T13:59:39+00:00 192.0.2.1 "GET /a HTTP/1.1""#;
+        let docker = serde_json::json!({"log": format!("{line}\n"), "stream": "stdout"}).to_string();
+        let cri = format!("2021-12-08T13:59:39.1Z stdout F {line}");
+        check(&mut reader, "log", &[line, &docker, &cri], &["n /a"; 3]);
+        let other = r#"192.0.2.1 - - [08/Dec/2021:13:59:39 +0000] "GET /a HTTP/1.1" 200 352"#;
+        check(&mut reader, "log", &[other], &["expected a time at byte 0 of the line"]);
+    }
+
+    #[test]
+    fn entries_of_the_journal_keep_their_empty_lines() {
+        let patterns = logs::log_reader::LogPatterns {
+            patterns: vec!["failed from <HOST>$".to_owned()],
+            ..Default::default()
+        };
+        let envelope = logs::log_stream::LogEnvelope::JournalExport;
+        let settings = logs::log_stream::LogSettings { patterns, envelope, ..Default::default() };
+        let stream = settings.open(TimeZone::UTC).unwrap();
+        let mut reader = SourceLineReader::new(SourceLineFormat::Log(Box::new(stream)), TimeZone::UTC);
+        assert_eq!(reader.trimmed(b"\n"), Some(b"\n".as_slice()));
+        assert_eq!(reader.trimmed(b"MESSAGE= \n"), Some(b"MESSAGE= \n".as_slice()));
+        let entry = ["__CURSOR=s=1\n", "MESSAGE=failed from 192.0.2.1\n", "\n"];
+        check(&mut reader, "journal", &entry, &["silent", "silent", "n "]);
+        // A line that is too long costs its entry, whatever it has in it.
+        let long = format!("MESSAGE={}\n", "x".repeat(LINE_BYTES_MAX));
+        let too_long = format!("longer than {LINE_BYTES_MAX} bytes");
+        check(
+            &mut reader,
+            "journal",
+            &[entry[0], &long, entry[1], "\n"],
+            &["silent", &too_long, "silent", "silent"],
+        );
+        check(&mut reader, "journal", &entry, &["silent", "silent", "n "]);
+        let plain = SourceLineReader::new(SourceLineFormat::AccessLog(None), TimeZone::UTC);
+        assert_eq!((plain.trimmed(b" \n"), plain.trimmed(b" a \n")), (None, Some(b"a".as_slice())));
+    }
+
+    #[test]
     fn envelopes_are_taken_off() {
-        let mut reader = SourceLineReader::new(SourceLineFormat::AccessLog, TimeZone::UTC);
+        let mut reader = SourceLineReader::new(SourceLineFormat::AccessLog(None), TimeZone::UTC);
         let line = r#"192.0.2.1 - - [08/Dec/2021:13:59:39 +0000] \"GET /a HTTP/1.1\" 200 352"#;
         check(&mut reader, JOURNAL_ORIGIN, &[&format!(r#"{{"MESSAGE":"{line}"}}"#)], &["n /a"]);
         let line = line.replace('\\', "");
@@ -306,7 +371,7 @@ mod tests {
         ];
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         check(&mut reader, "192.0.2.9", &lines, &["n /a"; 4]);
-        let mut reader = SourceLineReader::new(SourceLineFormat::AccessLog, TimeZone::UTC);
+        let mut reader = SourceLineReader::new(SourceLineFormat::AccessLog(None), TimeZone::UTC);
         let docker = serde_json::json!({"log": format!("{line}\n"), "stream": "stdout", "time": "2021-12-08T13:59:39Z"});
         let lines = [docker.to_string(), format!("2021-12-08T13:59:39.1Z stdout F {line}")];
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();

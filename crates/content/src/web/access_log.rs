@@ -159,9 +159,9 @@ fn stamp(line: &[u8], at: usize, zone: &TimeZone) -> Option<LogStamp> {
     zoned.or_else(|| of_haproxy().map(LogStamp::OfHaproxy))
 }
 
-const TIME_BYTES: usize = "17/May/2015:10:05:03 +0000".len();
+pub(crate) const TIME_BYTES: usize = "17/May/2015:10:05:03 +0000".len();
 
-fn log_time(text: &[u8]) -> Option<Time> {
+pub(crate) fn log_time(text: &[u8]) -> Option<Time> {
     // Cheap refusal of the many brackets that begin no time.
     let shape = matches!(text, [_, _, b'/', _, _, _, b'/', _, _, _, _, b':', ..]);
     let text = std::str::from_utf8(text).ok().filter(|_| shape)?;

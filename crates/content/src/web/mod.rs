@@ -9,6 +9,7 @@ pub(crate) mod html;
 pub mod impersonation;
 mod line_cursor;
 pub mod link;
+pub mod log_format;
 pub mod messenger;
 pub mod pattern;
 mod proxy_log;

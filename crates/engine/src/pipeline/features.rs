@@ -107,7 +107,7 @@ pub(crate) fn fill(mut row: RowDraft, cancellation: &Cancellation) -> RowDraft {
                 content::mail::authentication::features(raw, &row.pipeline.trust, mail, auth, &mut row.facts);
             }
         }
-        ContentColumns::AccessLog { columns, patterns } => {
+        ContentColumns::AccessLog { columns, patterns, .. } => {
             content::web::access_log::features(columns, prefixes, patterns, &mut row.facts)
         }
         ContentColumns::Log { columns, .. } => {

@@ -256,6 +256,31 @@ fn sets_are_read_from_files_beside_the_configuration() {
 }
 
 #[test]
+fn grok_patterns_are_read_from_files_beside_the_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write(
+        "main.toml",
+        "name = \"door\"\ninput = \"log\"\n[log]\ngrok = ['^%{DENIED} from %{IP:ip}$']\ngrok_files = [\"own.grok\"]\n",
+    );
+    let load = || Plan::compile(&Config::load(&folder.path().join("main.toml"), &Overrides::default()));
+    let missing = load().unwrap_err().to_string();
+    assert!(missing.contains("own.grok"), "{missing}");
+    write("own.grok", "# ours\nDENIED denied|refused\n");
+    let plan = load().unwrap();
+    assert_eq!(plan.pipelines[0].log().unwrap().reader().unwrap().pattern_count(), 1);
+    write("own.grok", "DENIED accepted\n");
+    assert_ne!(
+        load().unwrap().pipelines[0].version,
+        plan.pipelines[0].version,
+        "what is in a file is part of the version"
+    );
+    write("own.grok", "OTHER x\n");
+    let unknown = load().unwrap_err().to_string();
+    assert!(unknown.contains("main.toml:4") && unknown.contains("no pattern `DENIED`"), "{unknown}");
+}
+
+#[test]
 fn a_rule_that_fails_its_test_is_refused() {
     let rule = "[[rule]]\nname = \"A\"\nwhen = \"ip.seen('1h') > 3 && path == '/'\"\nscore = 1\n";
     let test = |facts: &str, fires: bool| format!("[[rule.test]]\nfacts = {{ {facts} }}\nfires = {fires}\n");

@@ -13,7 +13,7 @@ use super::EffectiveValue;
 use super::defaults::unsay_defaults;
 use super::file_stamps::FileStamps;
 use super::formatter;
-use super::named_files::{LIST_BYTES_MAX, NamedFiles};
+use super::named_files::{GROK_BYTES_MAX, LIST_BYTES_MAX, NamedFiles};
 use super::problem::{ConfigOrigin, ConfigProblems, ConfigSource, source};
 use super::spec::{self, SECTIONS, SectionForm, SettingType};
 use super::tree::{self, TomlEntry, TomlNode, TomlTable, TomlValue};
@@ -156,6 +156,9 @@ impl Document {
         }
         for (file, origin) in self.section("allow").iter().flat_map(|view| view.strings("files")) {
             named.read_text(allow_key(file), file, origin, LIST_BYTES_MAX);
+        }
+        for (file, origin) in self.section("log").iter().flat_map(|view| view.strings("grok_files")) {
+            named.read_text(grok_key(file), file, origin, GROK_BYTES_MAX);
         }
         if let Some(view) = self.section("oidc")
             && let Some(file) = view.str("authority")
@@ -337,6 +340,11 @@ pub(crate) fn robot_key(robot: &str, file: &str) -> String {
 /// The key among a document's lists of a file of the allow list.
 pub(crate) fn allow_key(file: &str) -> String {
     format!("allow/{file}")
+}
+
+/// The key among a document's lists of a file of grok patterns.
+pub(crate) fn grok_key(file: &str) -> String {
+    format!("grok/{file}")
 }
 
 /// The key among a document's lists of the file of a directory of keys.

@@ -28,7 +28,7 @@ use std::sync::Arc;
 pub use build_feature::{BuildFeature, MissingFeature};
 pub use document::Document;
 pub(crate) use document::{
-    PATTERN_LISTS, PROVIDER_AUTHORITY, allow_key, key_authority_key, key_directory_key, list_key,
+    PATTERN_LISTS, PROVIDER_AUTHORITY, allow_key, grok_key, key_authority_key, key_directory_key, list_key,
     notification_authority_key, pattern_list_key, robot_key, table_key, template_key,
 };
 pub use endpoint::{Endpoint, EndpointError};

@@ -11,6 +11,9 @@ use super::problem::{ConfigOrigin, ConfigProblems, ConfigSource, SourceKind};
 /// Largest file of a set, or of phrases, that is read.
 pub(super) const LIST_BYTES_MAX: u64 = 64 << 20;
 
+/// Largest file of grok patterns that is read.
+pub(super) const GROK_BYTES_MAX: u64 = 1 << 20;
+
 pub(super) fn not_in_a_directory(file: &str, origin: &ConfigOrigin, problems: &mut ConfigProblems) {
     let help = Some("this text is not in a directory".into());
     problems.add(origin, format!("`{file}` cannot be found"), help);

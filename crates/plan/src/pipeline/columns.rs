@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use content::field::{ContentKind, FieldColumns};
 use content::mail::authentication::AuthColumns;
+use content::web::log_format::AccessLogFormat;
 use content::web::pattern::RequestPatterns;
 use event::{Column, ColumnError, Schema, SchemaBuilder, Slot, Type};
 use logs::columns::LogColumns;
 use logs::log_stream::LogSettings;
 
 use super::{ContentColumns, EventColumns, FieldContent, InputColumns, PipelineInput};
-use super::{log, patterns};
+use super::{access_log, log, patterns};
 use crate::config::{ConfigOrigin, ConfigProblems, ConfigView, Document, expected};
 use crate::entries;
 
@@ -19,6 +20,7 @@ fn input_columns(
     input: PipelineInput,
     patterns: impl FnOnce() -> RequestPatterns,
     settings: impl FnOnce() -> LogSettings,
+    format: impl FnOnce() -> Option<Arc<AccessLogFormat>>,
     builder: &mut SchemaBuilder,
 ) -> (EventColumns, ContentColumns) {
     let register = || -> Result<_, ColumnError> {
@@ -32,6 +34,7 @@ fn input_columns(
             PipelineInput::AccessLog => ContentColumns::AccessLog {
                 columns: Box::new(content::web::access_log::HttpColumns::register(builder)?),
                 patterns: Arc::new(patterns()),
+                format: format(),
             },
             PipelineInput::Log => ContentColumns::Log {
                 columns: LogColumns::register(builder)?,
@@ -48,7 +51,7 @@ fn input_columns(
 /// The facts that events of an input bring, before readings and declared fields.
 pub(crate) fn input_facts(input: PipelineInput) -> Schema {
     let mut builder = SchemaBuilder::default();
-    input_columns(input, RequestPatterns::default, LogSettings::default, &mut builder);
+    input_columns(input, RequestPatterns::default, LogSettings::default, || None, &mut builder);
     builder.finish()
 }
 
@@ -60,18 +63,21 @@ pub(crate) fn columns(
 ) -> InputColumns {
     if input != PipelineInput::AccessLog {
         patterns::refuse(document, problems);
+        access_log::refuse(document, problems);
     }
     if input != PipelineInput::Log {
         log::refuse(document, problems);
     }
-    let mut log_problems = ConfigProblems::default();
+    let (mut log_problems, mut format_problems) = (ConfigProblems::default(), ConfigProblems::default());
     let (event, content) = input_columns(
         input,
         || patterns::compile(document, problems),
         || log::compile(document, &mut log_problems),
+        || access_log::compile(document, &mut format_problems),
         builder,
     );
     problems.extend(log_problems);
+    problems.extend(format_problems);
     let fields_start = builder.schema().columns().len();
     let (mut networks, mut fields) = (Vec::new(), Vec::new());
     for view in entries(document, "field", problems) {

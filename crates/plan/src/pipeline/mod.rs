@@ -1,5 +1,6 @@
 //! A pipeline, compiled: its columns, what is counted for it, what its rules read.
 
+mod access_log;
 pub(crate) mod authentication;
 pub(crate) mod block_lists;
 pub(crate) mod candidate;
@@ -36,8 +37,10 @@ use std::sync::Arc;
 use content::field::FieldColumns;
 use content::mail::authentication::{AuthColumns, AuthenticationTrust};
 use content::network::PrefixLengths;
+use content::web::access_log::AccessLogError;
+use content::web::log_format::AccessLogFormat;
 use content::web::pattern::RequestPatterns;
-use event::{Facts, Kind, Schema, Slot, Space, Span, Table, TableIndex, Value};
+use event::{Event, Facts, Kind, Schema, Slot, Space, Span, Table, TableIndex, Value};
 use judge::{Action, Condition, Rule, RuleSet};
 use logs::columns::LogColumns;
 use logs::log_stream::LogSettings;
@@ -206,6 +209,25 @@ impl Pipeline {
         self.candidate.as_ref()?.canary.as_ref()
     }
 
+    /// The format of access logs' lines that the pipeline reads; `None` for the usual ones.
+    pub fn access_log_format(&self) -> Option<&Arc<AccessLogFormat>> {
+        match &self.columns.content {
+            ContentColumns::AccessLog { format, .. } => format.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Reads a line of an access log, by the pipeline's own format if it has one. A time that names no zone is UTC.
+    ///
+    /// # Errors
+    /// If it is no such line.
+    pub fn access_log_event(&self, line: &[u8]) -> Result<Event, AccessLogError> {
+        match self.access_log_format() {
+            Some(format) => format.event(line),
+            None => content::web::access_log::event(line),
+        }
+    }
+
     /// The way in which lines of a log are read, if that is the input.
     pub fn log(&self) -> Option<&LogSettings> {
         match &self.columns.content {
@@ -308,6 +330,8 @@ pub enum ContentColumns {
         columns: Box<content::web::access_log::HttpColumns>,
         /// The lists that it is searched by.
         patterns: Arc<RequestPatterns>,
+        /// The format of lines; `None` for the usual ones.
+        format: Option<Arc<AccessLogFormat>>,
     },
     /// Lines of a log.
     Log {

@@ -55,6 +55,7 @@ pub(crate) fn canonical(
     text += &super::tables::canonical(tables);
     text += &super::phrases::canonical(document);
     text += &super::patterns::canonical(document);
+    text += &super::log::canonical(document);
     text += &super::robots::canonical(document);
     for limit in limits {
         if let Some(when) = &limit.when {

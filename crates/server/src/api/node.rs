@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use judge::Action;
 use logs::log_reader::LogPatterns;
+use logs::log_record::{LogFieldMap, LogFormat};
 use logs::log_stream::{LogEnvelope, LogSettings};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -211,35 +212,69 @@ pub struct LogInputJson {
     pub prefix: Option<String>,
     /// Patterns of lines that are events.
     pub patterns: Vec<String>,
+    /// Grok patterns of lines that are events, searched after `patterns`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grok: Vec<String>,
+    /// Texts of files with named grok patterns, beside the usual ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grok_files: Vec<String>,
     /// Patterns of lines that are none though one of `patterns` matches.
     pub ignored: Vec<String>,
     /// Patterns of dates.
     pub dates: Vec<String>,
     /// Most lines that a pattern spans.
     pub lines: usize,
-    /// The form in which lines are handed over: `lines`, `journal`, `docker` or `cri`.
+    /// The form in which lines are handed over: `lines`, `journal`, `journal-export`, `docker`, `cri` or `syslog`.
     pub envelope: String,
+    /// The format of lines: `text`, `logfmt` or `json`.
+    #[serde(default)]
+    pub format: String,
+    /// The names of the fields of records that mean something, by their meanings.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub map: BTreeMap<String, String>,
     /// The zone of dates that name none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// Named groups that are fields of events.
+    /// Named groups, or fields of records, that are fields of events.
     pub fields: Vec<String>,
 }
 
 impl From<&LogSettings> for LogInputJson {
     fn from(settings: &LogSettings) -> LogInputJson {
-        let LogPatterns { prefix, patterns, ignored, dates, lines } = settings.patterns.clone();
-        let envelope = settings.envelope.name().to_owned();
+        let LogPatterns { prefix, patterns, grok, grok_files, ignored, dates, lines } =
+            settings.patterns.clone();
+        let (envelope, format) = (settings.envelope.name().to_owned(), settings.format.name().to_owned());
+        let map =
+            settings.map.names().into_iter().map(|(meaning, name)| (meaning.to_owned(), name)).collect();
         let (zone, fields) = (settings.zone.clone(), settings.fields.clone());
-        LogInputJson { prefix, patterns, ignored, dates, lines, envelope, zone, fields }
+        LogInputJson {
+            prefix,
+            patterns,
+            grok,
+            grok_files,
+            ignored,
+            dates,
+            lines,
+            envelope,
+            format,
+            map,
+            zone,
+            fields,
+        }
     }
 }
 
 impl From<LogInputJson> for LogSettings {
     fn from(input: LogInputJson) -> LogSettings {
-        let LogInputJson { prefix, patterns, ignored, dates, lines, envelope, zone, fields } = input;
-        let patterns = LogPatterns { prefix, patterns, ignored, dates, lines };
-        LogSettings { patterns, envelope: LogEnvelope::named(&envelope).unwrap_or_default(), zone, fields }
+        let LogInputJson { prefix, patterns, grok, grok_files, ignored, dates, lines, .. } = input;
+        LogSettings {
+            patterns: LogPatterns { prefix, patterns, grok, grok_files, ignored, dates, lines },
+            envelope: LogEnvelope::named(&input.envelope).unwrap_or_default(),
+            format: LogFormat::named(&input.format).unwrap_or_default(),
+            map: LogFieldMap::new(input.map.iter().map(|(meaning, name)| (meaning.as_str(), name.as_str()))),
+            zone: input.zone,
+            fields: input.fields,
+        }
     }
 }
 

@@ -365,7 +365,7 @@ impl EventMetadata {
                 (event, warnings) = engine.read_json(pipeline, body, arrival).map_err(not_event)?;
                 event
             }
-            BodyFormat::LogLine => log_line(body)?,
+            BodyFormat::LogLine => log_line(pipeline, body)?,
             BodyFormat::Message => {
                 if body.len() > content::mail::message::MESSAGE_BYTES_MAX {
                     let max = content::mail::message::MESSAGE_BYTES_MAX;
@@ -416,16 +416,17 @@ pub(crate) fn not_event(error: JsonEventError) -> HttpFailure {
     }
 }
 
-fn log_line(body: &[u8]) -> Result<Event, HttpFailure> {
+fn log_line(pipeline: &Pipeline, body: &[u8]) -> Result<Event, HttpFailure> {
     let line = body.strip_suffix(b"\n").unwrap_or(body);
     if line.contains(&b'\n') {
         let failure = INVALID_EVENT.failure("expected one line, found several");
         return Err(failure.help("send lines to /v1/decide/batch"));
     }
-    content::web::access_log::event(line).map_err(|error| {
-        INVALID_EVENT
-            .failure(error.to_string())
-            .help("lines are of the combined format, with or without a virtual host")
+    pipeline.access_log_event(line).map_err(|error| {
+        INVALID_EVENT.failure(error.to_string()).help(match pipeline.access_log_format() {
+            Some(_) => "lines are of the pipeline's own format: [access_log] `format`",
+            None => "lines are of the combined format, with or without a virtual host",
+        })
     })
 }
 

@@ -138,6 +138,20 @@ pub(super) const NETWORKS: Section = Section {
     ],
 };
 
+pub(super) const ACCESS_LOG: Section = Section {
+    name: "access_log",
+    form: SectionForm::Table,
+    node: false,
+    doc: "Format of lines for `input = \"access-log\"`. See [sources.md](../guides/sources.md#a-format-of-your-own).",
+    settings: &[setting(
+        "format",
+        SettingType::Text,
+        Some("\"\""),
+        "nginx's `log_format` or Apache's `LogFormat`: `$remote_addr [$time_local] \"$request\" $status`. Other \
+        variables become the `[[field]]` of their name. Default: the usual formats",
+    )],
+};
+
 pub(super) const PATTERNS: Section = Section {
     name: "patterns",
     form: SectionForm::Table,
@@ -174,12 +188,27 @@ pub(super) const PATTERNS: Section = Section {
     ],
 };
 
+const MAP: &[super::SettingSpec] = &[
+    setting("ip", SettingType::Text, None, "Address, perhaps with a port behind it: `log.ip`"),
+    setting("user", SettingType::Text, None, "Account: `log.user`"),
+    setting("port", SettingType::Text, None, "Client's port: `log.port`"),
+    setting("id", SettingType::Text, None, "What is counted, if not the address: `log.id`"),
+    setting("host", SettingType::Text, None, "Client's name: `log.host`"),
+    setting(
+        "time",
+        SettingType::Text,
+        None,
+        "Time. Default: `time`, `ts`, `timestamp`, `@timestamp` or `t`, else a date in the text",
+    ),
+    setting("text", SettingType::Text, None, "Text that patterns read. Default: the whole line"),
+];
+
 pub(super) const LOG: Section = Section {
     name: "log",
     form: SectionForm::Table,
     node: false,
     doc: "Line patterns for `input = \"log\"`: Python regular expressions with named groups and fail2ban's \
-        tags (`<HOST>`, `<F-USER>`). See \
+        tags (`<HOST>`, `<F-USER>`), grok, or the names of a record's fields. See \
         [from-fail2ban.md](../guides/from-fail2ban.md#patterns-of-your-own).",
     settings: &[
         setting(
@@ -187,6 +216,32 @@ pub(super) const LOG: Section = Section {
             SettingType::List(&SettingType::Text),
             Some("[]"),
             "Lines that are events. The first match counts",
+        ),
+        setting(
+            "grok",
+            SettingType::List(&SettingType::Text),
+            Some("[]"),
+            "Grok patterns of lines that are events, after `patterns`: `^%{IP:ip} %{USER:user} failed$`. `ip`, \
+            `host`, `user`, `port` and `id` become `log.ip`, ...; others fields of the same name",
+        ),
+        setting(
+            "grok_files",
+            SettingType::List(&SettingType::Text),
+            Some("[]"),
+            "Files of your own named grok patterns, each line a name and a pattern, beside the usual ones",
+        ),
+        setting(
+            "format",
+            SettingType::Choice(&logs::log_record::LogFormat::NAMES),
+            Some("\"text\""),
+            "Format of lines: `text`, `logfmt` (`key=value`) or `json`. Of records `map` says who it was; \
+            without patterns each such record is an event",
+        ),
+        setting(
+            "map",
+            SettingType::Table(MAP),
+            None,
+            "Names of a record's fields by meaning: `{ ip = \"src_ip\", text = \"msg\" }`. Dots lead into objects",
         ),
         setting(
             "prefix",
@@ -223,8 +278,8 @@ pub(super) const LOG: Section = Section {
             "envelope",
             SettingType::Choice(&logs::log_stream::LogEnvelope::NAMES),
             Some("\"lines\""),
-            "Wrapping: none (`lines`), `journalctl -o json` (`journal`), Docker's (`docker`) or other \
-            container runtimes' log files (`cri`), a leading syslog priority (`syslog`)",
+            "Wrapping: none (`lines`), `journalctl -o json` (`journal`) or `-o export` (`journal-export`), \
+            Docker's (`docker`) or other container runtimes' log files (`cri`), a leading syslog priority (`syslog`)",
         ),
     ],
 };

@@ -161,6 +161,7 @@ pub(super) static SECTIONS: &[Section] = &[
     input::TOP,
     input::TIME,
     input::NETWORKS,
+    input::ACCESS_LOG,
     input::PATTERNS,
     input::LOG,
     input::AUTH,

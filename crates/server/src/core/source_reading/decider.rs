@@ -80,7 +80,9 @@ impl SourceReader {
         let current = node.engine.plan().pipeline(Some(&plan.pipeline)).cloned();
         let Some(current) = current.filter(|current| !Arc::ptr_eq(current, &self.pipeline)) else { return };
         // Memory of sessions is kept where patterns are the same.
-        if current.log() != self.pipeline.log()
+        let is_other = current.log() != self.pipeline.log()
+            || current.access_log_format() != self.pipeline.access_log_format();
+        if is_other
             && let SourceLines::Lines(known) = &mut self.lines
             && let Ok(lines) = reader(plan, &current)
         {
@@ -102,15 +104,11 @@ impl SourceReader {
         let mut events = Vec::with_capacity(chunk.lines.len());
         status.came(chunk.lines.len(), now);
         for (name, line) in &chunk.lines {
-            // Patterns mind spaces in front.
-            let by_patterns = match &self.lines {
-                SourceLines::Lines(lines) => lines.is_by_patterns(),
-                SourceLines::Crowdsec(_) => true,
+            let line = match &self.lines {
+                SourceLines::Lines(lines) => lines.trimmed(line),
+                SourceLines::Crowdsec(_) => Some(line.trim_ascii_end()).filter(|line| !line.is_empty()),
             };
-            let line = if by_patterns { line.trim_ascii_end() } else { line.trim_ascii() };
-            if line.is_empty() {
-                continue;
-            }
+            let Some(line) = line else { continue };
             let place = LinePlace { origin: &chunk.origin, name: name.as_deref() };
             let lines = match &mut self.lines {
                 SourceLines::Lines(lines) => lines,
@@ -197,7 +195,9 @@ fn reader(plan: &SourcePlan, pipeline: &Pipeline) -> Result<SourceLineReader, St
             let stream = settings.open(machine_zone()).map_err(|error| error.to_string())?;
             SourceLineFormat::Log(Box::new(stream))
         }
-        (None, PipelineInput::AccessLog, _) => SourceLineFormat::AccessLog,
+        (None, PipelineInput::AccessLog, _) => {
+            SourceLineFormat::AccessLog(pipeline.access_log_format().cloned())
+        }
         (None, ..) => SourceLineFormat::Ndjson,
     };
     let envelope = if is_syslog { SourceEnvelope::Syslog } else { SourceEnvelope::Plain };

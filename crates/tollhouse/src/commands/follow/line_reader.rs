@@ -1,7 +1,9 @@
 //! Lines of a source into the JSON objects that a server takes as events.
 
+use std::sync::Arc;
 use std::thread;
 
+use content::web::log_format::AccessLogFormat;
 use event::{Event, Time};
 use journal::json_value;
 use logs::csv::CsvColumns;
@@ -53,11 +55,14 @@ impl LineReader {
         if format != Some(FollowFormat::Csv) && !args.columns.is_empty() {
             return Err(CommandError::new("--columns are for --format csv"));
         }
+        if args.log_format.is_some() && !matches!(format, None | Some(FollowFormat::AccessLog)) {
+            return Err(CommandError::new("--log-format is for access logs"));
+        }
         match format {
             Some(FollowFormat::Csv) => return of(csv_format(args)?),
-            Some(FollowFormat::AccessLog) => return of(SourceLineFormat::AccessLog),
+            Some(FollowFormat::AccessLog) => return of(access_log_format(args)?),
             Some(FollowFormat::Ndjson) => return of(SourceLineFormat::Ndjson),
-            None if pipeline.is_none() => return of(SourceLineFormat::AccessLog),
+            None if pipeline.is_none() || args.log_format.is_some() => return of(access_log_format(args)?),
             None | Some(FollowFormat::Log) => {}
         }
         loop {
@@ -76,7 +81,7 @@ impl LineReader {
             }
         }
         match format {
-            None => of(SourceLineFormat::AccessLog),
+            None => of(access_log_format(args)?),
             Some(_) => {
                 let name =
                     pipeline.map_or_else(|| "the first pipeline".to_owned(), |name| format!("`{name}`"));
@@ -99,6 +104,14 @@ impl LineReader {
         }
     }
 
+    /// Returns a line without the blanks that mean nothing; `None` if nothing is left of it.
+    pub(super) fn trimmed<'l>(&self, line: &'l [u8]) -> Option<&'l [u8]> {
+        match self {
+            LineReader::Lines(reader) => reader.trimmed(line),
+            LineReader::Crowdsec(_) => Some(line.trim_ascii_end()).filter(|line| !line.is_empty()),
+        }
+    }
+
     /// Reads a line: events as JSON objects, called by the line's name unless they have one.
     pub(super) fn read(
         &mut self,
@@ -107,11 +120,11 @@ impl LineReader {
         head: &mut Option<String>,
         now: Time,
     ) -> Result<FollowedLine, String> {
-        if line.len() > LINE_BYTES_MAX {
-            return Err(format!("longer than {LINE_BYTES_MAX} bytes"));
-        }
         let reader = match self {
             LineReader::Lines(reader) => reader,
+            LineReader::Crowdsec(_) if line.len() > LINE_BYTES_MAX => {
+                return Err(format!("longer than {LINE_BYTES_MAX} bytes"));
+            }
             LineReader::Crowdsec(reader) => {
                 return Ok(match reader.read(line, place, now) {
                     Some(events) => FollowedLine::Events(events),
@@ -126,6 +139,16 @@ impl LineReader {
             ReadLine::Unread => FollowedLine::Unread,
         })
     }
+}
+
+/// Access logs, in the format that was given or in any that is known.
+fn access_log_format(args: &FollowArgs) -> Result<SourceLineFormat, CommandError> {
+    let format = args.log_format.as_deref().map(|format| AccessLogFormat::new(format, |_| false)).transpose();
+    let format = format.map_err(|error| {
+        CommandError::new(format_args!("--log-format: {error}"))
+            .help("copy it from `log_format` of nginx or `LogFormat` of Apache")
+    })?;
+    Ok(SourceLineFormat::AccessLog(format.map(Arc::new)))
 }
 
 fn csv_format(args: &FollowArgs) -> Result<SourceLineFormat, CommandError> {

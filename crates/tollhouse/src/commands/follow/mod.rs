@@ -86,6 +86,9 @@ pub(crate) struct FollowArgs {
     /// Format of the lines; `log` uses the pipeline's patterns [default: what the named pipeline reads, else access-log]
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<FollowFormat>,
+    /// Format of access logs: nginx's `log_format` or Apache's `LogFormat` [default: the usual ones]
+    #[arg(long, value_name = "TEXT", conflicts_with = "crowdsec")]
+    log_format: Option<String>,
     /// Column names of `csv`, separated by commas [default: the first line of each file]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     columns: Vec<String>,
@@ -472,11 +475,7 @@ impl Follower<'_> {
         let mut events = Vec::with_capacity(lines.len());
         let now = clock::now();
         for (name, line) in lines {
-            // Patterns mind spaces in front.
-            let line = if self.lines.is_log() { line.trim_ascii_end() } else { line.trim_ascii() };
-            if line.is_empty() {
-                continue;
-            }
+            let Some(line) = self.lines.trimmed(&line) else { continue };
             let place = LinePlace { origin: &origin, name: name.as_deref() };
             match self.lines.read(line, place, &mut head, now) {
                 Ok(FollowedLine::Events(objects)) => {
