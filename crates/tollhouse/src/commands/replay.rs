@@ -13,6 +13,7 @@ use plan::preset::Preset;
 use plan::{Pipeline, PipelineInput};
 use serde::Serialize;
 use server::api::{BatchLine, DecisionJson};
+use sources::line_reader::{LinePlace, ReadLine, SourceLineFormat, SourceLineReader, machine_zone};
 
 use crate::client::{ApiClient, BatchDurability, LineFormat};
 use crate::clock;
@@ -38,15 +39,17 @@ Examples:
   tollhouse replay --server http://127.0.0.1:8377 access.log
   tollhouse replay --preset login --batch 1 logins.ndjson
   tollhouse replay --by-source access.log            Who was flagged, for what
+  tollhouse replay --preset sshd --by-source /var/log/auth.log.1
 
 Events arrive when they happened; without a time, now. Counters that depend on verdicts follow each
 batch: `--batch 1` decides like a server asked about one event at a time. A line that is no event is
-reported and skipped (exit code 1).")]
+reported and skipped (exit code 1). A pipeline with `input = \"log\"` reads lines by its patterns, as
+`follow` does, and the lines that none reads are counted.")]
 pub(crate) struct ReplayArgs {
-    /// NDJSON events or combined access log, or - for standard input
+    /// NDJSON events, an access log or the log of a program, or - for standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
-    /// Line format; `auto` looks at the first line
+    /// Line format; `auto` is the log of a pipeline that reads one, else looks at the first line
     #[arg(long, value_enum, default_value_t = ReplayFormat::Auto, value_name = "FORMAT")]
     format: ReplayFormat,
     /// Pipeline [default: the first that reads such lines]
@@ -80,8 +83,10 @@ pub(super) enum ReplayFormat {
     Auto,
     /// One JSON object a line.
     Ndjson,
-    /// The combined format, with or without a virtual host.
+    /// Access logs, by the pipeline's own format or in any that is known; also in files of Docker and Kubernetes.
     AccessLog,
+    /// Lines of any log, by the patterns of a pipeline with `input = "log"`.
+    Log,
 }
 
 /// A line of `--json`.
@@ -109,13 +114,14 @@ pub(crate) fn run(args: ReplayArgs) -> Result<Exit, CommandError> {
         tally: VerdictTally::new("events"),
         all: args.all,
         warned: 0,
+        unread: 0,
         sources: args.by_source.then(FlaggedSources::default),
     };
     let exit = match args.server.client()? {
         Some(client) => remote(&args, &client, form, reader, &mut replay)?,
         None => local(&args, form, reader, &mut replay)?,
     };
-    let ReplayRun { mut out, progress, tally, warned, sources, .. } = replay;
+    let ReplayRun { mut out, progress, tally, warned, unread, sources, .. } = replay;
     drop(progress);
     if let Some(sources) = &sources {
         report_log::sources_table(&mut out, sources, SOURCES_SHOWN)?;
@@ -125,6 +131,9 @@ pub(crate) fn run(args: ReplayArgs) -> Result<Exit, CommandError> {
     if warned > 0 {
         say(format_args!("{warned:>9}  have fields that the pipeline does not know, or none that it knows"));
     }
+    if unread > 0 {
+        say(format_args!("{unread:>9}  lines are read by no pattern"));
+    }
     for (rule, count) in tally.top_rules(RULES_SHOWN) {
         say(format_args!("{count:>9}  {rule}"));
     }
@@ -133,6 +142,9 @@ pub(crate) fn run(args: ReplayArgs) -> Result<Exit, CommandError> {
         exit => exit,
     })
 }
+
+/// The beginning of a line of Docker's `json-file` logs.
+const DOCKER_HEAD: &str = "{\"log\":";
 
 /// Opens the input and tells how its lines are read.
 pub(super) fn open(
@@ -148,9 +160,11 @@ pub(super) fn open(
     let mut reader = BufReader::with_capacity(256 << 10, stream);
     let form = match format {
         ReplayFormat::Ndjson => LineFormat::Json,
-        ReplayFormat::AccessLog => LineFormat::AccessLog,
+        ReplayFormat::AccessLog | ReplayFormat::Log => LineFormat::AccessLog,
         ReplayFormat::Auto => loop {
             match reader.fill_buf().map_err(failed)? {
+                // What a container writes is an access log's line in an object, and no event.
+                first if first.starts_with(DOCKER_HEAD.as_bytes()) => break LineFormat::AccessLog,
                 [b'{', ..] => break LineFormat::Json,
                 [byte, ..] if byte.is_ascii_whitespace() => reader.consume(1),
                 _ => break LineFormat::AccessLog,
@@ -168,6 +182,8 @@ struct ReplayRun {
     all: bool,
     /// Events with fields that nobody knows.
     warned: u64,
+    /// Lines of a log that no pattern reads.
+    unread: u64,
     /// The addresses that were flagged, if these are shown instead of decisions.
     sources: Option<FlaggedSources>,
 }
@@ -236,15 +252,16 @@ fn parse(
             engine.read_json(pipeline, bytes, clock::now()).map_err(|error| error.to_string())
         }
         LineFormat::AccessLog => {
-            let event = content::web::access_log::event(bytes).map_err(|error| error.to_string())?;
+            let event = pipeline.access_log_event(bytes).map_err(|error| error.to_string())?;
             Ok((event, Vec::new()))
         }
     }
 }
 
-/// The address that an event came from, by the name that access logs give it.
+/// The address that an event came from, by the name that access logs or logs of programs give it.
 fn source(event: &event::Event) -> Option<&Value> {
-    event.get("client.ip").filter(|value| matches!(value, Value::Ip(_) | Value::String(_)))
+    let source = event.get("client.ip").or_else(|| event.get("log.ip"));
+    source.filter(|value| matches!(value, Value::Ip(_) | Value::String(_)))
 }
 
 /// The address that a line came from, which somebody else reads.
@@ -261,20 +278,36 @@ fn source_of_line(form: LineFormat, line: &[u8]) -> Option<String> {
 fn local(
     args: &ReplayArgs,
     form: LineFormat,
-    reader: Box<dyn BufRead + Send>,
+    mut reader: Box<dyn BufRead + Send>,
     replay: &mut ReplayRun,
 ) -> Result<Exit, CommandError> {
     let local = args.engine.open_or_ephemeral(args.preset, "web", ASK_THE_SERVER)?;
-    let wanted = |pipeline: &Pipeline| form == LineFormat::Json || pipeline.input == PipelineInput::AccessLog;
+    let is_of_log = |pipeline: &Pipeline| pipeline.input == PipelineInput::Log;
+    let wanted = |pipeline: &Pipeline| match args.format {
+        ReplayFormat::Log => is_of_log(pipeline),
+        _ => form == LineFormat::Json || pipeline.input == PipelineInput::AccessLog,
+    };
     let pipeline = local.pipeline(args.pipeline.as_deref(), wanted)?;
-    if !wanted(&pipeline) {
+    let by_patterns = matches!(args.format, ReplayFormat::Auto | ReplayFormat::Log) && is_of_log(&pipeline);
+    if !by_patterns && !wanted(&pipeline) {
         let input = pipeline.input.name();
+        let other = if args.format == ReplayFormat::Log { "logs of programs" } else { "access logs" };
         return Err(CommandError::new(format_args!(
-            "the pipeline `{}` reads {input}, not access logs",
+            "the pipeline `{}` reads {input}, not {other}",
             pipeline.name
         )));
     }
-    let exit = each_batch(&local, &pipeline, form, reader, args.threads, args.batch, |batch| {
+    let is_wrapped =
+        form == LineFormat::AccessLog && is_wrapped(&mut reader).map_err(|error| unreadable(args, &error))?;
+    let lines = match pipeline.log().filter(|_| by_patterns) {
+        Some(settings) => {
+            let stream = settings.open(machine_zone()).map_err(CommandError::new)?;
+            Some(SourceLineFormat::Log(Box::new(stream)))
+        }
+        None => is_wrapped.then(|| SourceLineFormat::AccessLog(pipeline.access_log_format().cloned())),
+    };
+    let mut unread = 0;
+    let take = |batch: io::Result<ReplayEvents>| -> Result<(), CommandError> {
         let batch = batch.map_err(|error| unreadable(args, &error))?;
         let (mut read, mut events) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
         for (number, ready) in batch {
@@ -299,7 +332,15 @@ fn local(
             let answer = DecisionJson { warnings, ..DecisionJson::from(decision) };
             replay.decided(number, source.as_deref(), &answer)
         })
-    })?;
+    };
+    let exit = match lines {
+        Some(format) => {
+            let lines = SourceLineReader::new(format, machine_zone());
+            each_read_batch(&local, &pipeline, lines, reader, args.batch, &mut unread, take)?
+        }
+        None => each_batch(&local, &pipeline, form, reader, args.threads, args.batch, take)?,
+    };
+    replay.unread = unread;
     local.close()?;
     Ok(exit)
 }
@@ -316,6 +357,87 @@ pub(super) struct ReplayEvent {
     source: Option<Value>,
 }
 
+impl ReplayEvent {
+    /// Prepares an event, which arrives at its own time.
+    fn new(
+        local: &LocalEngine,
+        pipeline: &Arc<Pipeline>,
+        event: event::Event,
+        warnings: Vec<String>,
+    ) -> ReplayEvent {
+        let time = pipeline.header.time(&event).or(event.time);
+        let arrival = time.unwrap_or_else(clock::now);
+        let source = source(&event).cloned();
+        ReplayEvent { prepared: local.engine().prepare(pipeline, event, arrival), warnings, source }
+    }
+}
+
+/// Bytes of a container runtime's line in front of the log's own.
+const CONTAINER_HEAD_BYTES: usize = 60;
+
+/// Returns true if lines of an access log need the memory of earlier ones, or are wrapped: a heading names their fields, or a
+/// container runtime wrote them.
+fn is_wrapped(reader: &mut dyn BufRead) -> io::Result<bool> {
+    let first = reader.fill_buf()?;
+    let head = String::from_utf8_lossy(&first[..first.len().min(CONTAINER_HEAD_BYTES)]);
+    let is_of_container = head.contains(" stdout ") || head.contains(" stderr ");
+    Ok(head.starts_with('#') || head.starts_with(DOCKER_HEAD) || is_of_container)
+}
+
+/// Reads lines in their order, each by what earlier ones said, and hands over their events in batches of at most so many. Lines
+/// that no pattern reads are counted.
+fn each_read_batch(
+    local: &LocalEngine,
+    pipeline: &Arc<Pipeline>,
+    mut lines: SourceLineReader,
+    reader: Box<dyn BufRead + Send>,
+    size: u16,
+    unread: &mut u64,
+    mut take: impl FnMut(io::Result<ReplayEvents>) -> Result<(), CommandError>,
+) -> Result<Exit, CommandError> {
+    let (origin, mut head) = (Arc::from(STDIN), None);
+    let input = InputLineIter::new(reader);
+    let input = if lines.minds_blanks() { input.with_blanks() } else { input };
+    for batch in (LineBatchIter { lines: input, size }) {
+        if local.interrupt.raised() {
+            return Ok(Exit::Interrupted);
+        }
+        let batch = match batch {
+            Ok(batch) => batch,
+            Err(error) => {
+                take(Err(error))?;
+                break;
+            }
+        };
+        let (now, mut ready) = (clock::now(), Vec::with_capacity(batch.len()));
+        for (number, line) in batch {
+            let InputLine::Bytes(bytes) = line else {
+                ready.push((number, Err(TOO_LONG.to_owned())));
+                continue;
+            };
+            let Some(line) = lines.trimmed(&bytes) else { continue };
+            let event = match lines.read(line, LinePlace { origin: &origin, name: None }, &mut head, now) {
+                Ok(ReadLine::Event(event)) => Ok((*event, Vec::new())),
+                Ok(ReadLine::Object(object)) => {
+                    let bytes = serde_json::Value::Object(object).to_string();
+                    let read = local.engine().read_json(pipeline, bytes.as_bytes(), now);
+                    read.map_err(|error| error.to_string())
+                }
+                Ok(ReadLine::Silent) => continue,
+                Ok(ReadLine::Unread) => {
+                    *unread += 1;
+                    continue;
+                }
+                Err(why) => Err(why),
+            };
+            let event = event.map(|(event, warnings)| ReplayEvent::new(local, pipeline, event, warnings));
+            ready.push((number, event));
+        }
+        take(Ok(ready))?;
+    }
+    Ok(Exit::Fine)
+}
+
 /// Reads lines and prepares their events on so many threads, and hands them over in their order, in batches of at most so many.
 pub(super) fn each_batch(
     local: &LocalEngine,
@@ -329,13 +451,7 @@ pub(super) fn each_batch(
     let prepare = |batch: io::Result<Vec<NumberedLine>>| -> io::Result<ReplayEvents> {
         let prepared = batch?.into_iter().map(|(number, line)| {
             let event = parse(local.engine(), pipeline, form, &line);
-            let ready = event.map(|(event, warnings)| {
-                let time = pipeline.header.time(&event).or(event.time);
-                let arrival = time.unwrap_or_else(clock::now);
-                let source = source(&event).cloned();
-                ReplayEvent { prepared: local.engine().prepare(pipeline, event, arrival), warnings, source }
-            });
-            (number, ready)
+            (number, event.map(|(event, warnings)| ReplayEvent::new(local, pipeline, event, warnings)))
         });
         Ok(prepared.collect())
     };
@@ -358,6 +474,10 @@ fn remote(
     reader: Box<dyn BufRead + Send>,
     replay: &mut ReplayRun,
 ) -> Result<Exit, CommandError> {
+    if args.format == ReplayFormat::Log {
+        return Err(CommandError::new("the log of a program is replayed in memory or on a data directory")
+            .help("leave --server out; `tollhouse follow --once` sends such a log to a server"));
+    }
     let interrupt = Interrupt::watch(None);
     for batch in (LineBatchIter { lines: InputLineIter::new(reader), size: args.batch }) {
         if interrupt.raised() {

@@ -17,12 +17,19 @@ pub(crate) struct InputLineIter<R> {
     reader: R,
     number: u64,
     failed: bool,
+    /// True if blanks and empty lines mean something.
+    has_blanks: bool,
 }
 
 impl<R: BufRead> InputLineIter<R> {
     /// The lines of a stream.
     pub(crate) fn new(reader: R) -> InputLineIter<R> {
-        InputLineIter { reader, number: 0, failed: false }
+        InputLineIter { reader, number: 0, failed: false, has_blanks: false }
+    }
+
+    /// Returns the lines with their blanks, the empty ones among them.
+    pub(crate) fn with_blanks(self) -> InputLineIter<R> {
+        InputLineIter { has_blanks: true, ..self }
     }
 
     fn read(&mut self) -> io::Result<Option<(u64, InputLine)>> {
@@ -38,8 +45,11 @@ impl<R: BufRead> InputLineIter<R> {
                 self.reader.skip_until(b'\n')?;
                 return Ok(Some((self.number, InputLine::TooLong)));
             }
-            bytes.truncate(bytes.trim_ascii_end().len());
-            if !bytes.is_empty() {
+            let blanks =
+                if self.has_blanks { bytes.strip_suffix(b"\n") } else { Some(bytes.trim_ascii_end()) };
+            let end = blanks.unwrap_or(&bytes).len();
+            bytes.truncate(end);
+            if self.has_blanks || !bytes.is_empty() {
                 return Ok(Some((self.number, InputLine::Bytes(bytes))));
             }
         }
@@ -76,5 +86,11 @@ mod tests {
             .collect();
         let expected = [(1, "{}"), (4, "too long"), (5, "last")];
         assert_eq!(read, expected.map(|(number, text)| (number, text.to_owned())));
+        let whole = InputLineIter::new(b" a \n\n\r\nlast".as_slice()).with_blanks();
+        let whole = whole.map(|line| match line.unwrap() {
+            (_, InputLine::Bytes(bytes)) => bytes,
+            (_, InputLine::TooLong) => Vec::new(),
+        });
+        assert_eq!(whole.collect::<Vec<_>>(), [b" a ".as_slice(), b"", b"\r", b"last"]);
     }
 }

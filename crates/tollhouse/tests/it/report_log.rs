@@ -58,3 +58,62 @@ fn a_replay_is_summed_up_by_source() {
     assert!(!ran.stdout.contains("198.51.100.7"), "{}", ran.stdout);
     assert!(ran.stdout.lines().count() < 6, "{}", ran.stdout);
 }
+
+/// A jail is tried on yesterday's log before it bans anybody.
+#[test]
+fn the_log_of_a_program_is_replayed_by_the_patterns_of_its_pipeline() {
+    let line = |ip: &str, second: u32, text: &str| {
+        format!("2026-05-17T09:00:{second:02}+00:00 host sshd[7]: {text} from {ip} port 22 ssh2\n")
+    };
+    let failures = (0..9).map(|second| line("192.0.2.7", second, "Failed password for root"));
+    let others = [
+        line("198.51.100.7", 20, "Failed password for ann"),
+        line("198.51.100.7", 21, "Accepted password for ann"),
+        "2026-05-17T09:00:30+00:00 host cron[8]: nothing of interest\n".to_owned(),
+    ];
+    let log: String = failures.chain(others).collect();
+    let by_source = ["replay", "--preset", "sshd", "--by-source", "-"];
+    let ran = run(by_source, &log).expect(0);
+    assert!(ran.stdout.contains("192.0.2.7") && ran.stdout.contains("FAILS_TOO_OFTEN"), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("198.51.100.7"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("11 events in"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("1  lines are read by no pattern"), "{}", ran.stderr);
+    // The first four are none too many.
+    let ran = run(["replay", "--preset", "sshd", "--json", "--format", "log", "-"], &log).expect(0);
+    let lines: Vec<u64> = ran.json().iter().map(|object| object["line"].as_u64().unwrap()).collect();
+    assert_eq!(lines, [5, 6, 7, 8, 9]);
+    let refused = run(["replay", "--format", "log", "-"], &log).expect(2);
+    assert!(refused.stderr.contains("not logs of programs"), "{}", refused.stderr);
+}
+
+#[test]
+fn an_access_log_is_replayed_from_a_containers_file_and_by_its_heading() {
+    let wrapped: String = log()
+        .lines()
+        .map(|line| serde_json::json!({"log": format!("{line}\n"), "stream": "stdout"}).to_string() + "\n")
+        .collect();
+    let of_runtime: String =
+        log().lines().map(|line| format!("2026-05-17T09:00:00.1Z stdout F {line}\n")).collect();
+    let by_heading = "#Fields: date time c-ip cs-method cs-uri-stem sc-status\n".to_owned()
+        + &"2026-05-17 09:00:00 192.0.2.7 GET /.env 404\n".repeat(30);
+    for (log, code) in [(wrapped, 1), (of_runtime, 1), (by_heading, 0)] {
+        let ran = run(["replay", "--by-source", "-"], &log).expect(code);
+        assert!(ran.stdout.contains("192.0.2.7"), "{}", ran.stdout);
+        assert!(!ran.stdout.contains("198.51.100.7"), "{}", ran.stdout);
+    }
+}
+
+#[test]
+fn an_access_log_of_ones_own_format_is_replayed_and_summed_up() {
+    let data = Data::new(&["web"]);
+    let config = "preset = \"web\"\n[access_log]\nformat = '$msec \"$request\" $status $remote_addr'\n";
+    let config = data.file("own.toml", config);
+    let log: String = (0..30)
+        .map(|at| format!("{}.5 \"GET /.env HTTP/1.1\" 404 192.0.2.7\n", 1_779_012_000 + at))
+        .collect();
+    let ran = run(["report-log", "--config", &config, "--json", "-"], &log).expect(0).json();
+    assert_eq!((&ran[0]["requests"], &ran[0]["bad"]), (&30.into(), &0.into()));
+    assert_eq!(ran[0]["sources"][0]["address"], "192.0.2.7");
+    let ran = run(["replay", "--config", &config, "--by-source", "-"], &log).expect(0);
+    assert!(ran.stdout.contains("192.0.2.7"), "{}", ran.stdout);
+}

@@ -8,7 +8,6 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use content::web::access_log;
 use disk::AtomicFile;
 use engine::{Engine, PreparedEvent};
 use judge::Action;
@@ -191,7 +190,7 @@ fn read(
     let prepare = |batch: io::Result<Vec<(u64, InputLine)>>| {
         let lines = batch?.into_iter().map(|(_, line)| {
             let InputLine::Bytes(bytes) = line else { return None };
-            let event = access_log::event(&bytes).ok()?;
+            let event = pipeline.access_log_event(&bytes).ok()?;
             let request = LoggedRequest::of(&event);
             let time = pipeline.header.time(&event).or(event.time);
             Some((request, engine.prepare(pipeline, event, time.unwrap_or_else(clock::now))))
