@@ -43,6 +43,7 @@ mod syntax;
 mod test_run;
 mod text;
 mod text_index;
+mod text_patterns;
 mod verdict;
 
 #[cfg(test)]
@@ -80,4 +81,5 @@ pub use scope::{
 pub use score_fit::{FitExample, FitRule, FitRules, FitTerms, fit_scores};
 pub use set::{Network, NetworkError, Networks, Set, SetError, SetType};
 pub use test_run::TestRun;
+pub use text_patterns::SetMatch;
 pub use verdict::{Consequence, Evaluation, Reason, Verdict, judge};

@@ -1,6 +1,7 @@
 //! Named sets: many thousands of constants that conditions seek a value in.
 //!
-//! A set is made once, when rules are loaded, and looked up in without allocation: texts and domains by hash
+//! A set is made once, when rules are loaded, and looked up in without allocation: texts and domains by hash, or as
+//! `text_patterns.rs` finds them
 //! (`text_index.rs`),
 //! integers and addresses by binary search. Networks become ranges that neither overlap nor touch, so that the
 //! number of prefix lengths in a list does not matter.
@@ -11,6 +12,9 @@ use std::net::IpAddr;
 use sha2::{Digest, Sha256};
 
 use crate::text_index::TextIndex;
+use crate::text_patterns::{
+    ENTRIES_BYTES_MAX, ENTRY_BYTES_MAX, REGEXES_MAX, SetMatch, TextPatterns, regex_fault,
+};
 
 /// Constants of one type under one name. Cheap to look up in, dear to make.
 #[derive(Clone, Debug)]
@@ -31,6 +35,8 @@ impl Eq for Set {}
 #[derive(Clone, Debug)]
 pub(crate) enum SetEntries {
     Strings(TextIndex),
+    /// Texts that are found in others.
+    Patterns(TextIndex, TextPatterns),
     Domains(TextIndex),
     /// Sorted.
     Integers(Box<[i64]>),
@@ -40,7 +46,7 @@ pub(crate) enum SetEntries {
 /// The type of the entries of a [`Set`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetType {
-    /// Texts, found if they are equal byte for byte.
+    /// Texts, found if they are equal byte for byte, or as [`SetMatch`] says.
     String,
     /// Domain names: a text is found if it is one of them or below one, whatever the case of its letters.
     Domain,
@@ -86,7 +92,7 @@ impl Set {
     /// Most entries of a set.
     pub const ENTRIES_MAX: usize = 1_000_000;
     /// Longest entry, in bytes.
-    pub const ENTRY_BYTES_MAX: usize = 1024;
+    pub const ENTRY_BYTES_MAX: usize = ENTRY_BYTES_MAX;
 
     /// Makes a set of entries as they are written; one that is there twice counts once. Takes time and memory in
     /// the order of what is given.
@@ -94,6 +100,21 @@ impl Set {
     /// # Errors
     /// The first entry that does not read as the type.
     pub fn new<'a>(kind: SetType, entries: impl IntoIterator<Item = &'a str>) -> Result<Set, SetError> {
+        Set::matching(kind, SetMatch::Equal, entries)
+    }
+
+    /// Makes a set as [`Set::new`] does, whose texts are found in the way that is said. Only a set of strings has another than
+    /// [`SetMatch::Equal`].
+    ///
+    /// # Errors
+    /// The first entry that does not read as the type, or with which all of them are too many.
+    pub fn matching<'a>(
+        kind: SetType,
+        how: SetMatch,
+        entries: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Set, SetError> {
+        let is_pattern = kind == SetType::String && how != SetMatch::Equal;
+        let (mut bytes, mut last) = (0, 0);
         let mut texts: Vec<String> = Vec::new();
         let (mut integers, mut networks) = (Vec::new(), Vec::new());
         for (index, entry) in entries.into_iter().enumerate() {
@@ -104,6 +125,27 @@ impl Set {
             }
             if entry.len() > Set::ENTRY_BYTES_MAX {
                 return Err(wrong(format!("an entry has at most {} bytes", Set::ENTRY_BYTES_MAX)));
+            }
+            last = index;
+            if is_pattern {
+                bytes += entry.len();
+                if bytes > ENTRIES_BYTES_MAX {
+                    let most = ENTRIES_BYTES_MAX >> 20;
+                    return Err(wrong(format!(
+                        "entries that are looked for in texts have at most {most} MiB"
+                    )));
+                }
+                if entry.is_empty() {
+                    return Err(wrong("an empty entry would be found in every text".to_owned()));
+                }
+            }
+            if is_pattern && how == SetMatch::Regex {
+                if index >= REGEXES_MAX {
+                    return Err(wrong(format!("a set has at most {REGEXES_MAX} regular expressions")));
+                }
+                if let Some(fault) = regex_fault(entry) {
+                    return Err(wrong(format!("`{}` is no regular expression: {fault}", shown())));
+                }
             }
             match kind {
                 SetType::String => texts.push(entry.to_owned()),
@@ -130,6 +172,10 @@ impl Set {
         let networks = Networks::new(networks);
         let mut digest = Sha256::new();
         digest.update(kind.name());
+        if is_pattern {
+            digest.update([0]);
+            digest.update(how.name());
+        }
         let mut part = |bytes: &[u8]| {
             digest.update((bytes.len() as u64).to_le_bytes());
             digest.update(bytes);
@@ -144,6 +190,10 @@ impl Set {
         texts.iter().for_each(|text| _ = index.insert(text));
         index.shrink();
         let entries = match kind {
+            SetType::String if is_pattern => {
+                let wrong = |message| SetError { entry: last, message };
+                SetEntries::Patterns(index, TextPatterns::new(how, &texts).map_err(wrong)?)
+            }
             SetType::String => SetEntries::Strings(index),
             SetType::Domain => SetEntries::Domains(index),
             SetType::Integer => SetEntries::Integers(integers.into()),
@@ -155,10 +205,18 @@ impl Set {
     /// Returns the type of its entries.
     pub fn kind(&self) -> SetType {
         match self.entries {
-            SetEntries::Strings(_) => SetType::String,
+            SetEntries::Strings(_) | SetEntries::Patterns(..) => SetType::String,
             SetEntries::Domains(_) => SetType::Domain,
             SetEntries::Integers(_) => SetType::Integer,
             SetEntries::Networks(_) => SetType::Ip,
+        }
+    }
+
+    /// Returns the way in which texts are held against its entries.
+    pub fn how(&self) -> SetMatch {
+        match &self.entries {
+            SetEntries::Patterns(_, patterns) => patterns.how(),
+            _ => SetMatch::Equal,
         }
     }
 
@@ -175,7 +233,7 @@ impl Set {
     /// Returns the entries from a place on, in their order: texts as they are, networks as the fewest that have the same addresses.
     pub fn entries_from(&self, place: usize) -> Box<dyn Iterator<Item = String> + '_> {
         match &self.entries {
-            SetEntries::Strings(texts) | SetEntries::Domains(texts) => {
+            SetEntries::Strings(texts) | SetEntries::Patterns(texts, _) | SetEntries::Domains(texts) => {
                 let count = u32::try_from(texts.len()).unwrap_or(u32::MAX);
                 let first = u32::try_from(place).unwrap_or(u32::MAX);
                 Box::new((first..count).map(|number| texts.get(number).to_owned()))
@@ -205,6 +263,7 @@ impl Set {
     pub(crate) fn has_str(&self, text: &str) -> bool {
         match &self.entries {
             SetEntries::Strings(texts) => texts.find(text).is_some(),
+            SetEntries::Patterns(_, patterns) => patterns.finds(text),
             SetEntries::Domains(names) => names.find_domain(text).is_some(),
             _ => false,
         }

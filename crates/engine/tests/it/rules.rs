@@ -256,6 +256,56 @@ fn sets_are_read_from_files_beside_the_configuration() {
 }
 
 #[test]
+fn entries_of_sets_are_found_as_the_set_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let set = |how: &str, of: &str| {
+        format!("[[set]]\nname = \"by_{how}\"\ntype = \"string\"\nmatch = \"{how}\"\n{of}\n")
+    };
+    let rule = |how: &str| {
+        format!("[[rule]]\nname = \"{}\"\nwhen = \"path in by_{how}\"\nscore = 1\n", how.to_uppercase())
+    };
+    let ways = ["prefix", "suffix", "contains", "word", "regex"];
+    let sets = [
+        set("prefix", "values = [\"/admin\"]"),
+        set("suffix", "values = [\".php\"]"),
+        set("contains", "file = \"parts.txt\""),
+        set("word", "values = [\"shell\"]"),
+        set("regex", "values = ['^/[0-9]+$']"),
+    ];
+    let main = format!("{BASE}{}{}", sets.concat(), ways.map(rule).concat());
+    write("main.toml", &main);
+    write("parts.txt", "# parts of paths\n../\n/. \n");
+    let load = || Plan::compile(&Config::load(&folder.path().join("main.toml"), &Overrides::default()));
+    let engine = Engine::ephemeral(load().unwrap()).unwrap();
+    for (path, expected) in [
+        ("/admin/x.php", &["PREFIX", "SUFFIX"][..]),
+        ("/a/../b", &["CONTAINS"]),
+        ("/.env", &["CONTAINS"]),
+        ("/shell", &["WORD"]),
+        ("/shells", &[]),
+        ("/123", &["REGEX"]),
+        ("/123a", &[]),
+    ] {
+        let mut found = fired(&decide(&engine, "192.0.2.77", path, NOW));
+        found.sort_unstable();
+        assert_eq!(found, expected, "{path}");
+    }
+    write("main.toml", &main.replace("'^/[0-9]+$'", "'^/[0-9+$'"));
+    let wrong = load().unwrap_err().to_string();
+    assert!(wrong.contains("main.toml:") && wrong.contains("no regular expression"), "{wrong}");
+    write("main.toml", &main.replace("match = \"word\"", "match = \"words\""));
+    let wrong = load().unwrap_err().to_string();
+    assert!(wrong.contains("words"), "{wrong}");
+    let domain = format!(
+        "{BASE}[[set]]\nname = \"d\"\ntype = \"domain\"\nmatch = \"word\"\nvalues = [\"a.example\"]\n"
+    );
+    write("main.toml", &domain);
+    let wrong = load().unwrap_err().to_string();
+    assert!(wrong.contains("only strings"), "{wrong}");
+}
+
+#[test]
 fn grok_patterns_are_read_from_files_beside_the_configuration() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();

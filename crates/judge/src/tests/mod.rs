@@ -10,6 +10,7 @@ mod near;
 mod oracle;
 mod semantics;
 mod sets;
+mod text_patterns;
 mod verdicts;
 
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use event::{Column, SchemaBuilder, Table, Type};
 use judge::{
     Band, BandPromise, Bands, CalibrationColumns, Constant, DefinitionProblem, Effect, GroupSource, Library,
     LibrarySource, Mode, Rule, RuleProblem, RuleSet, RuleSetPart, RuleSetSource, RuleSource, RuleTest,
-    ScoreWindow, Set, SetType, Severity,
+    ScoreWindow, Set, SetMatch, SetType, Severity,
 };
 use sha2::{Digest, Sha256};
 use stats::NumberedSection;
@@ -71,11 +71,24 @@ pub(crate) fn sets<'a>(document: &'a Document, problems: &mut ConfigProblems) ->
     for view in entries(document, "set", problems) {
         let kind = SetType::ALL.into_iter().find(|kind| Some(kind.name()) == view.str("type"));
         let (Some(name), Some(kind)) = (view.str("name"), kind) else { continue };
+        let how =
+            SetMatch::ALL.into_iter().find(|how| Some(how.name()) == view.str("match")).unwrap_or_default();
+        if kind != SetType::String && how != SetMatch::Equal {
+            let help =
+                "leave it out, or write `type = \"string\"`: domains and networks have matches of their own";
+            problems.add(
+                view.origin("match"),
+                "only strings are found otherwise than equal",
+                Some(help.to_owned()),
+            );
+            continue;
+        }
+        let of = (kind, how);
         let set = match (view.is_given("values"), view.is_given("file")) {
-            (true, false) => written_out(view, kind, problems),
+            (true, false) => written_out(view, of, problems),
             // One that could not be read was told of.
             (false, true) => {
-                document.list_file(name).and_then(|file| of_file(file, kind, view.origin("file"), problems))
+                document.list_file(name).and_then(|file| of_file(file, of, view.origin("file"), problems))
             }
             (both, _) => {
                 let message = format!(
@@ -94,9 +107,13 @@ pub(crate) fn sets<'a>(document: &'a Document, problems: &mut ConfigProblems) ->
     sets
 }
 
-fn written_out(view: ConfigView<'_>, kind: SetType, problems: &mut ConfigProblems) -> Option<Set> {
+fn written_out(
+    view: ConfigView<'_>,
+    (kind, how): (SetType, SetMatch),
+    problems: &mut ConfigProblems,
+) -> Option<Set> {
     let entries = view.entries("values");
-    match Set::new(kind, entries.iter().map(|(text, _)| text.as_str())) {
+    match Set::matching(kind, how, entries.iter().map(|(text, _)| text.as_str())) {
         Ok(set) => Some(set),
         Err(error) => {
             let origin = entries.get(error.entry).map_or(view.origin("values"), |(_, origin)| origin);
@@ -109,7 +126,7 @@ fn written_out(view: ConfigView<'_>, kind: SetType, problems: &mut ConfigProblem
 /// One entry a line. Lists that are shared have comments behind entries: they are let go where entries have no blanks.
 fn of_file(
     file: &Arc<ConfigSource>,
-    kind: SetType,
+    (kind, how): (SetType, SetMatch),
     named_at: &ConfigOrigin,
     problems: &mut ConfigProblems,
 ) -> Option<Set> {
@@ -123,7 +140,7 @@ fn of_file(
             },
         )
     };
-    match Set::new(kind, lines()) {
+    match Set::matching(kind, how, lines()) {
         Ok(set) => Some(set),
         Err(error) => {
             let origin = lines().nth(error.entry).map_or_else(

@@ -6,6 +6,7 @@ use super::{ACTIONS, Section, SectionForm, SettingSpec, SettingType, required, s
 const MODES: &[&str] = &["enforce", "shadow", "off"];
 
 const SET_TYPES: &[&str] = &["string", "domain", "integer", "ip"];
+const SET_MATCHES: &[&str] = &["equal", "prefix", "suffix", "contains", "word", "regex"];
 
 /// A row that a rule is tried on.
 const TEST: &[SettingSpec] = &[
@@ -44,6 +45,14 @@ pub(super) const SET: Section = Section {
             "type",
             SettingType::Choice(SET_TYPES),
             "Type of its items. `domain`: a name and all below it; `ip`: addresses and networks",
+        ),
+        setting(
+            "match",
+            SettingType::Choice(SET_MATCHES),
+            Some("\"equal\""),
+            "Where a `string` set finds its entries: the text is one (`equal`), begins (`prefix`) or ends (`suffix`) \
+            with one, has one in it (`contains`), also as a `word`, or matches one (`regex`). Beyond `equal`, entries \
+            have at most 8 MiB; at most 1,000 `regex`, of which the first 8 KiB of a text are searched",
         ),
         setting("values", SettingType::List(&SettingType::Entry), None, "Its entries"),
         setting(
