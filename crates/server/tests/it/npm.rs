@@ -39,5 +39,5 @@ pub(crate) fn packages(home: &Path, names: &[&str], purpose: &str) -> Option<Pat
 }
 
 /// The packages that tests of the challenge page take.
-pub(crate) const CHALLENGE_PACKAGES: [&str; 3] =
-    ["altcha@3.2.2", "axe-core@4.14.1", "playwright-core@1.65.1"];
+pub(crate) const CHALLENGE_PACKAGES: [&str; 4] =
+    ["altcha@3.2.2", "altcha-lib@2.8.0", "axe-core@4.14.1", "playwright-core@1.65.1"];

@@ -28,7 +28,7 @@ pub(super) const CHALLENGE: Section = Section {
             SettingType::Choice(&["pbkdf2", "sha-256", "scrypt", "argon2id"]),
             Some("\"pbkdf2\""),
             "Function of the work. The page in front of a site solves `pbkdf2` and `sha-256`; the others \
-            also take 8 to 64 MiB here per verified solution",
+            also take up to 64 MiB here per verified solution",
         ),
         setting("expires", SettingType::Span, Some("\"10m\""), "Time to solve a challenge, at most a day"),
         setting(
