@@ -118,6 +118,12 @@ def form_token(page):
     return html.unescape(found[1]) if found else ""
 
 
+def filled(page, fields):
+    """The fields of a form, and what a script writes into all others that take text: it does not see which of them people see."""
+    names = (re.search(r'name="([^"]*)"', field) for field in re.findall(r'<input type="text"[^>]*>', page))
+    return {**{html.unescape(name[1]): "https://cash-1.example/" for name in names if name}, **fields}
+
+
 # Honest programs. Each session returns whether it got all that it wanted, and how often it was asked.
 
 def feed_reader(site, chance):
@@ -348,7 +354,7 @@ def curl(site, actor, ip, jar, head, method, path, fields=None):
 
 
 def spammer(site, chance, size, actor, head, directory):
-    """Makes an account and writes, by `curl`; with each account from another address, of few networks."""
+    """Makes an account and writes, by `curl`, into all fields that it finds; with each account from another address, of few networks."""
     tally = Tally()
     nets = [address(chance).rsplit(".", 1)[0] for _ in range(4)]
     for number in range(max(3, size // 40)):
@@ -362,10 +368,11 @@ def spammer(site, chance, size, actor, head, directory):
 
         name = f"{chance.choice(FIRST)}{chance.randrange(10_000)}"
         page = ask("GET", "/sign-up")
-        ask("POST", "/sign-up", {"form": form_token(page), "name": name, "email": f"{name}@{chance.choice(('gmail.com', 'outlook.com', 'web.de'))}"})
+        email = f"{name}@{chance.choice(('gmail.com', 'outlook.com', 'web.de'))}"
+        ask("POST", "/sign-up", filled(page, {"form": form_token(page), "name": name, "email": email}))
         for _ in range(2):
             page = ask("GET", "/write")
-            ask("POST", "/write", {"form": form_token(page), "text": spam(chance)})
+            ask("POST", "/write", filled(page, {"form": form_token(page), "text": spam(chance)}))
             tally.add(attempts=1)
     return tally
 

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""A guest book with accounts, which asks Tollhouse about each sign-up and each entry. Needs nothing but Python's standard library.
+"""A guest book with accounts, which asks Tollhouse about each sign-up and each entry, and has its forms and bait from it. Needs nothing
+but Python's standard library.
 
     python3 guestbook.py --tollhouse http://127.0.0.1:8377
 
 The proxy in front has asked about the request before it comes here. A farm that behaves like browsers do can only be told by
-what it writes into forms, so those are asked about here. Where no answer comes, the book stays open.
+what it writes into forms, so those are asked about here. Where no answer comes, the book stays open. Who fills in what nobody sees
+gets the pages of a success, and sees entries that nobody else does.
 
 Accounts and entries are kept in memory. `--record` names a file for what became of each request, by the header `X-Actor` of the
 example's actors: nothing else reads that header.
 """
 import argparse
-import hashlib
-import hmac
 import html
 import http.client
 import http.server
@@ -41,8 +41,8 @@ class Book:
         chance = random.Random(f"book {seed}")
         now = time.time()
         self.lock = threading.Lock()
-        self.secret = secrets.token_bytes(32)
         self.sessions = {}
+        self.silenced = set()
         self.accounts = {}
         self.codes = {}
         self.outbox = outbox
@@ -51,22 +51,6 @@ class Book:
             text = f"{chance.choice(OPENINGS)} {chance.choice(PLACES)}. {chance.choice(CLOSINGS)}"
             self.entries.append({"id": number + 1, "user": f"guest{chance.randrange(60)}", "time": now - (entries - number) * DAY / 7,
                                  "text": text})
-
-    def sign(self, text):
-        return hmac.new(self.secret, text.encode(), hashlib.sha256).hexdigest()[:24]
-
-    def form_token(self, name):
-        """Says which form was opened and when, so that nothing has to be kept of those that are never sent."""
-        opened = f"{name}.{time.time():.1f}.{secrets.token_hex(4)}"
-        return f"{opened}.{self.sign(opened)}"
-
-    def form_seconds(self, name, token):
-        """Seconds since the form was opened, or None if it never was."""
-        opened, _, sign = token.rpartition(".")
-        if not hmac.compare_digest(sign, self.sign(opened)) or not opened.startswith(name + "."):
-            return None
-        seconds = time.time() - float(opened.split(".", 1)[1].rpartition(".")[0])
-        return seconds if seconds < 3600 else None
 
     def send_code(self, email):
         """Sends a code by mail: here into a file, which has the mail of everybody."""
@@ -81,28 +65,54 @@ class Book:
 class Guard:
     """Questions to Tollhouse."""
 
+    NO_BAIT = {"css": "", "robots": "", "fields": [], "links": []}
+
     def __init__(self, url, timeout):
         self.address = urllib.parse.urlsplit(url).netloc
         self.timeout = timeout
-        self.unanswered = 0
+        self.lock = threading.Lock()
+        self.kept = {}
 
-    def decide(self, pipeline, event):
-        """Tollhouse's decision, or `accept` where no answer comes: the book does not close with its guard."""
+    def ask(self, method, path, event=None):
+        """Tollhouse's answer, or None where none comes: the book does not close with its guard."""
         connection = http.client.HTTPConnection(self.address, timeout=self.timeout)
         try:
-            body = json.dumps({name: value for name, value in event.items() if value not in (None, "")})
-            connection.request("POST", f"/v1/decide?pipeline={pipeline}", body, {"Content-Type": "application/json"})
+            body = event and json.dumps({name: value for name, value in event.items() if value not in (None, "")})
+            connection.request(method, path, body, {"Content-Type": "application/json"})
             answer = connection.getresponse()
-            decision = json.loads(answer.read())
+            said = json.loads(answer.read())
             if answer.status != 200:
-                raise OSError(decision)
-            return decision["action"], [reason["name"] for reason in decision.get("reasons", ())]
-        except (OSError, ValueError, KeyError, http.client.HTTPException) as error:
-            self.unanswered += 1
+                raise OSError(said)
+            return said
+        except (OSError, ValueError, http.client.HTTPException) as error:
             print("no decision:", error, flush=True)
-            return "accept", ["NO_ANSWER"]
+            return None
         finally:
             connection.close()
+
+    def decide(self, pipeline, event):
+        """Tollhouse's decision, or `accept` where no answer comes."""
+        decision = self.ask("POST", f"/v1/decide?pipeline={pipeline}", event)
+        if not decision:
+            return "accept", ["NO_ANSWER"]
+        return decision["action"], [reason["name"] for reason in decision.get("reasons", ())]
+
+    def token(self, pipeline, form, device):
+        """The token of a form that is shown to a device."""
+        answer = self.ask("POST", f"/v1/forms?pipeline={pipeline}&form={form}", {"device": device})
+        return answer["token"] if answer else ""
+
+    def bait(self, pipeline):
+        """Bait for the pages, the same for all visitors until there is other."""
+        with self.lock:
+            bait, until = self.kept.get(pipeline, (self.NO_BAIT, 0))
+        if time.monotonic() < until:
+            return bait
+        bait = self.ask("GET", f"/v1/baits?pipeline={pipeline}")
+        until = time.monotonic() + (bait["seconds"] if bait else 10)
+        with self.lock:
+            self.kept[pipeline] = bait or self.NO_BAIT, until
+        return bait or self.NO_BAIT
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -127,14 +137,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    def page(self, status, title, body, fields=()):
+    def page(self, status, title, body, fields=(), style=""):
         user = self.user()
         who = f"<p>You are {html.escape(user)}.</p>" if user else ""
+        # The proxy sees who follows the link: that is the pipeline `gate`.
+        trap = "".join(link["html"] for link in self.guard.bait("gate")["links"][:1])
         self.send(status, f"""<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>
 <link rel="stylesheet" href="/static/style.css"><link rel="icon" href="/static/logo.svg">
-<link rel="alternate" type="application/rss+xml" href="/feed.xml"><script src="/static/book.js" defer></script></head>
+<link rel="alternate" type="application/rss+xml" href="/feed.xml"><script src="/static/book.js" defer></script>{style}</head>
 <body><header><img src="/static/logo.svg" alt=""><nav aria-label="Book"><a href="/">All entries</a> <a href="/sign-up">Sign up</a>
-<a href="/write">Write an entry</a></nav></header><main><h1>{html.escape(title)}</h1>{who}{body}</main></body></html>""", fields=fields)
+<a href="/write">Write an entry</a></nav></header><main><h1>{html.escape(title)}</h1>{who}{body}</main>{trap}</body></html>""", fields=fields)
 
     def note(self, what, done, rules=()):
         """Keeps what became of a request, for the example's figures."""
@@ -175,7 +187,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             kind, body = parts[path]
             self.send(200, body, kind, [("Cache-Control", "max-age=3600")])
         elif path == "/robots.txt":
-            self.send(200, "User-agent: *\nDisallow: /write\n", "text/plain")
+            self.send(200, f"User-agent: *\nDisallow: /write\n{self.bait_rules()}", "text/plain")
         elif path == "/health":
             self.send(200, "well\n", "text/plain")
         elif path == "/feed.xml":
@@ -193,8 +205,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     do_HEAD = do_GET
 
+    def bait_rules(self):
+        """The lines by which honest robots leave the bait alone."""
+        lines = self.guard.bait("gate")["robots"].splitlines()
+        return "".join(f"{line}\n" for line in lines if line.startswith("Disallow"))
+
+    def seen(self):
+        """The entries that this visitor sees: not those of others that were refused silently."""
+        user = self.user()
+        return [entry for entry in self.book.entries if entry.get("only", user) == user]
+
     def index(self):
-        shown = self.book.entries[::-1]
+        shown = self.seen()[::-1]
         pages = max(1, -(-len(shown) // PER_PAGE))
         number = self.query.get("page", "1")
         number = min(int(number), pages) if number.isdigit() and number != "0" else 1
@@ -206,27 +228,41 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.page(200, "Guest book", f"<ul>{items}</ul>{older}")
 
     def entry(self, number):
-        entry = self.book.entries[int(number) - 1] if number.isdigit() and 0 < int(number) <= len(self.book.entries) else None
-        if not entry:
+        seen = self.seen()
+        at = next((at for at, entry in enumerate(seen) if str(entry["id"]) == number), None)
+        if at is None:
             return self.page(404, "Not found", "<p>There is no such entry.</p>")
         self.note("page", True)
-        older = f'<p><a href="/entry/{entry["id"] - 1}">The entry before</a></p>' if entry["id"] > 1 else ""
+        entry = seen[at]
+        older = f'<p><a href="/entry/{seen[at - 1]["id"]}">The entry before</a></p>' if at else ""
         self.page(200, f'Entry {entry["id"]}', f'<article><p>{html.escape(entry["text"])}</p><p>{html.escape(entry["user"])}</p></article>{older}')
 
     def feed(self):
-        items = "".join(f'<item><title>Entry {entry["id"]}</title><link>/entry/{entry["id"]}</link></item>' for entry in self.book.entries[-20:])
+        items = "".join(f'<item><title>Entry {entry["id"]}</title><link>/entry/{entry["id"]}</link></item>' for entry in self.seen()[-20:])
         self.send(200, f'<?xml version="1.0"?><rss version="2.0"><channel><title>Guest book</title>{items}</channel></rss>', "application/rss+xml")
 
+    def form(self, title, path, pipeline, inside, problem=""):
+        """A page with a form: its token says when it was opened and by which device, and a field of it is bait."""
+        bait = self.guard.bait(pipeline)
+        token = self.guard.token(pipeline, path.strip("/"), self.new_device or self.cookie("device"))
+        trap = "".join(field["html"] for field in bait["fields"][:1])
+        self.page(200, title, f"""{problem}<form method="post" action="{path}"><input type="hidden" name="form" value="{html.escape(token)}">
+{inside}{trap}</form>""", style=f'<style>{bait["css"]}</style>')
+
+    def sent(self, name, fields):
+        """What Tollhouse is told of a form that came back. Fields that are left empty are not among them."""
+        return {"ip": self.ip, "device": self.cookie("device"), "agent": self.headers.get("User-Agent"), "form.token": fields.get("form"),
+                "form.expected": name, "bait.fields": list(fields)}
+
     def sign_up_form(self, problem=""):
-        self.page(200, "Sign up", f"""{problem}<form method="post" action="/sign-up"><input type="hidden" name="form" value="{self.book.form_token('sign-up')}">
-<label>Name <input name="name" required maxlength="60" autocomplete="username"></label>
-<label>Mail address <input name="email" type="email" required maxlength="200"></label><button>Make my account</button></form>""")
+        self.form("Sign up", "/sign-up", "signup", """<label>Name <input name="name" required maxlength="60" autocomplete="username"></label>
+<label>Mail address <input name="email" type="email" required maxlength="200"></label><button>Make my account</button>""", problem)
 
     def write_form(self):
         if not self.user():
             return self.page(200, "Write an entry", '<p>Please <a href="/sign-up">make an account</a> first.</p>')
-        self.page(200, "Write an entry", f"""<form method="post" action="/write"><input type="hidden" name="form" value="{self.book.form_token('write')}">
-<label>Your entry <textarea name="text" required maxlength="2000"></textarea></label><button>Publish my entry</button></form>""")
+        self.form("Write an entry", "/write", "comments", """<label>Your entry <textarea name="text" required maxlength="2000"></textarea></label>
+<button>Publish my entry</button>""")
 
     # Forms.
 
@@ -249,16 +285,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def sign_up(self, fields):
         name, email = fields.get("name", "").strip()[:60], fields.get("email", "").strip()[:200].lower()
-        seconds = self.book.form_seconds("sign-up", fields.get("form", ""))
-        if seconds is None or not name or "@" not in email:
-            self.note("sign-up", False, ["NO_FORM"])
+        if not name or "@" not in email:
+            self.note("sign-up", False, ["EMPTY"])
             return self.page(400, "Please try again", '<p><a href="/sign-up">Open the form</a> and fill in all of it.</p>')
-        action, rules = self.guard.decide("signup", {
-            "email": email, "name": name, "ip": self.ip, "device": self.cookie("device"), "agent": self.headers.get("User-Agent"),
-            "form_seconds": int(seconds),
-        })
-        if action == "accept":
-            return self.welcome(name, rules)
+        action, rules = self.guard.decide("signup", {**self.sent("sign-up", fields), "email": email, "name": name})
+        if action in ("accept", "shadow"):
+            return self.welcome(name, rules, action == "accept")
         self.note("sign-up", False, rules)
         if action == "challenge":
             self.book.send_code(email)
@@ -275,30 +307,33 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.page(400, "Please try again", '<p>That is not the code. <a href="/sign-up">Sign up again</a>.</p>')
         self.welcome(self.book.accounts.pop(email, email), ["CONFIRMED"])
 
-    def welcome(self, name, rules):
+    def welcome(self, name, rules, is_meant=True):
+        """An account; one that was refused silently looks like all, and all that it writes is refused so, too."""
         session = secrets.token_hex(16)
         # The example's accounts are new: nobody in it has been here for years.
         self.book.sessions[session] = name
-        self.note("sign-up", True, rules)
+        if not is_meant:
+            self.book.silenced.add(session)
+        self.note("sign-up", is_meant, rules)
         self.page(200, "Welcome!", '<p>You can <a href="/write">write an entry</a> now.</p>',
                   [("Set-Cookie", f"session={session}; Path=/; HttpOnly; SameSite=Lax")])
 
     def write(self, fields):
         user, text = self.user(), fields.get("text", "").strip()[:2000]
-        seconds = self.book.form_seconds("write", fields.get("form", ""))
-        if not user or seconds is None or not text:
-            self.note("entry", False, ["NO_FORM" if user else "NO_ACCOUNT"])
+        if not user or not text:
+            self.note("entry", False, ["EMPTY" if user else "NO_ACCOUNT"])
             return self.page(400, "Please try again", '<p><a href="/write">Open the form</a> and fill in all of it.</p>')
         # Everybody who comes writes into the one book, and nearly all are new: a `place` would say nothing.
         action, rules = self.guard.decide("comments", {
-            "user": user, "joined": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "ip": self.ip, "device": self.cookie("device"),
-            "agent": self.headers.get("User-Agent"), "text": text, "typed_seconds": int(seconds),
+            **self.sent("write", fields), "user": user, "joined": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "text": text,
         })
-        shown = action == "accept"
-        self.note("entry", shown, rules)
-        if shown:
+        if self.cookie("session") in self.book.silenced:
+            action = "shadow"
+        self.note("entry", action == "accept", rules)
+        if action in ("accept", "shadow"):
+            only = {"only": user} if action == "shadow" else {}
             with self.book.lock:
-                entry = {"id": len(self.book.entries) + 1, "user": user, "time": time.time(), "text": text}
+                entry = {"id": len(self.book.entries) + 1, "user": user, "time": time.time(), "text": text, **only}
                 self.book.entries.append(entry)
             return self.page(200, "Your entry is in the book", f'<p><a href="/entry/{entry["id"]}">Look at it</a></p>')
         self.page(200, "Thank you", "<p>Your entry will be in the book when somebody has read it.</p>")

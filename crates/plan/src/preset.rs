@@ -123,6 +123,7 @@ pub static MODULES: &[Preset] = &[
         extends: None,
         text: include_str!("../../../presets/modules/declared-robots.toml"),
     },
+    Preset { name: "forms", extends: None, text: include_str!("../../../presets/modules/forms.toml") },
 ];
 
 /// Lists that presets look for, in the form of the files that replace them.

@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_are_laid_out_and_fit_the_presets_of_incoming_mail() {
+    fn modules_are_laid_out_and_fit_the_presets_that_they_are_for() {
         for module in preset::MODULES {
             assert_eq!(
                 format(module.name, module.text).unwrap(),
@@ -428,17 +428,22 @@ mod tests {
                 "`tollhouse rules fmt` lays it out"
             );
         }
-        let robots = "declared-robots";
-        let all = preset::MODULES.iter().map(|module| module.name).filter(|name| *name != robots);
-        let all: Vec<&str> = all.collect();
-        let text = format!("preset = 'web'\nmodules = ['{robots}']\n");
-        let plan = Plan::compile(&Config::from_text("test", &text, &Overrides::default())).unwrap();
-        assert!(plan.pipelines[0].robots.is_some());
+        let compiled = |preset: &str, modules: &[&str]| {
+            let text = format!("preset = {preset:?}\nmodules = {modules:?}\n");
+            let plan = Plan::compile(&Config::from_text("test", &text, &Overrides::default()));
+            plan.unwrap_or_else(|problems| panic!("{text}{problems}"))
+        };
+        let (robots, forms) = ("declared-robots", "forms");
+        assert!(compiled("web", &[robots]).pipelines[0].robots.is_some());
+        for preset in ["signup", "comments"] {
+            let pipeline = &compiled(preset, &[forms]).pipelines[0];
+            assert!(pipeline.form.is_some() && pipeline.bait.is_some(), "{preset}");
+        }
+        let of_mail = preset::MODULES.iter().map(|module| module.name);
+        let of_mail: Vec<&str> = of_mail.filter(|name| ![robots, forms].contains(name)).collect();
         for preset in ["mail", "mail-incoming"] {
-            for modules in [&all[..], &all[..1], &all[1..2]] {
-                let text = format!("preset = {preset:?}\nmodules = {modules:?}\n");
-                let plan = Plan::compile(&Config::from_text("test", &text, &Overrides::default()));
-                plan.unwrap_or_else(|problems| panic!("{text}{problems}"));
+            for modules in [&of_mail[..], &of_mail[..1], &of_mail[1..2]] {
+                compiled(preset, modules);
             }
         }
     }

@@ -5,6 +5,8 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use engine::Directory;
+use plan::preset;
 use serde_json::{Value, json};
 
 use crate::harness::{
@@ -274,6 +276,76 @@ fn visitors_are_told_by_derived_fields() {
         check("198.51.100.1", "Firefox/150.0", json!("other_visitor"));
         check(ANN, "curl/8.0", json!("other_visitor"));
     });
+}
+
+/// The module `forms` over both presets: bait is refused silently on the device that took it, also at its next form, and nobody else is.
+#[test]
+fn presets_have_forms_and_bait_by_a_module() {
+    let parent = tempfile::tempdir().unwrap();
+    let presets: Vec<_> = ["signup", "comments"].into_iter().filter_map(preset::find).collect();
+    let directory = Directory::create(&parent.path().join("data"), &presets).unwrap();
+    let folder = directory.config_path().parent().unwrap().to_owned();
+    let mut switched = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let Some(text) = std::fs::read_to_string(&path).ok().filter(|text| text.contains("\npreset = \""))
+        else {
+            continue;
+        };
+        std::fs::write(&path, text.replacen("\npreset = ", "\nmodules = [\"forms\"]\npreset = ", 1)).unwrap();
+        switched += 1;
+    }
+    assert_eq!(switched, 2);
+    let clock = SetClock::default();
+    let server = start_by(&directory, &[], |_| clock.clock());
+    let own = [
+        ("signup", json!({"email": "ann@example.org", "name": "Ann"})),
+        ("comments", json!({"user": "ann", "joined": "2020-01-01T00:00:00Z", "text": "I like it."})),
+    ];
+    for (begin, (pipeline, own)) in (0..).step_by(1000).zip(own) {
+        clock.set(begin);
+        let baits = server.get(&format!("/v1/baits?pipeline={pipeline}")).json();
+        let trap = baits["fields"][0]["name"].as_str().unwrap();
+        let sent = |device: Value, token: Value, fields: &[&str]| {
+            let mut event = own.clone();
+            event["ip"] = json!("192.0.2.7");
+            event["bait.fields"] = json!(fields);
+            for (name, value) in [("device", device), ("form.token", token)] {
+                if !value.is_null() {
+                    event[name] = value;
+                }
+            }
+            let decision = decide(&server, pipeline, &event);
+            let mine = ["NO_FORM", "FORM_FAST", "FORM_AGAIN", "BAIT", "BAITED"];
+            let found = reasons(&decision).into_iter().filter(|name| mine.contains(name)).map(str::to_owned);
+            let action = decision["action"].as_str().unwrap().to_owned();
+            (action, found.collect::<Vec<_>>())
+        };
+        let opened = |seconds: i64| {
+            let token = json!(token(&server, pipeline, "post", &json!({})));
+            clock.set(begin + seconds);
+            token
+        };
+        let check = |found: (String, Vec<String>), action: &str, rules: &[&str]| {
+            assert_eq!(found.0, action, "{pipeline}: {found:?}");
+            assert_eq!(found.1, rules, "{pipeline}");
+        };
+        check(sent(json!("a"), opened(30), &["text"]), "accept", &[]);
+        check(sent(json!("a"), opened(31), &["text"]), "accept", &["FORM_FAST"]);
+        let doubted = if pipeline == "signup" { "challenge" } else { "review_after" };
+        check(sent(json!("b"), Value::Null, &["text"]), doubted, &["NO_FORM"]);
+        // Silently, from the form with bait on; nobody else behind this address.
+        check(sent(json!("c"), opened(60), &["text", trap]), "shadow", &["BAIT"]);
+        check(sent(json!("c"), opened(90), &["text"]), "shadow", &["BAITED"]);
+        check(sent(json!("d"), opened(120), &["text"]), "accept", &[]);
+        check(sent(Value::Null, opened(150), &["text"]), "shadow", &["BAITED"]);
+        // One page, saved and sent again and again.
+        let saved = opened(200);
+        let again: Vec<_> =
+            (0..5).map(|number| sent(json!(format!("e{number}")), saved.clone(), &[])).collect();
+        assert!(again[0].1.is_empty() && again[4].1 == ["FORM_AGAIN"], "{pipeline}: {again:?}");
+    }
+    server.stop();
 }
 
 #[test]

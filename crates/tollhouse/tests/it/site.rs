@@ -62,6 +62,10 @@ fn people_pass_and_programs_are_asked() {
     let row = |name: &str, member: &str| count(&format!("/rows/{name}/{member}"));
     assert_eq!(row("spammer, curl", "got"), 0, "{table}");
     assert!(row("spammer, curl", "asked") > 0, "{table}");
+    // Who gets past the proxy fills in what nobody sees.
+    let curl = "spammer, curl with a browser's head";
+    assert!(row(curl, "attempts") > 0 && row(curl, "got") == 0, "{table}");
+    assert!(row(curl, "rules/BAIT") > 0, "{table}");
     let scraper = "scraper, a browser's head";
     assert!(row(scraper, "attempts") >= 160 && row(scraper, "got") <= 8, "{table}");
     assert!(row("scraper, a tool's head", "asked") > row("scraper, a tool's head", "got"), "{table}");
