@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use logs::date::DateContext;
 use logs::date_detector::{DateDetector, LastDate};
 use logs::log_reader::LogPatterns;
-use logs::log_record::{LogFieldMap, LogFormat};
+use logs::log_record::{LogFieldMap, LogLineFormat};
 use logs::log_stream::{LogEnvelope, LogSettings};
 use logs::{envelope, logfmt};
 
@@ -29,7 +29,8 @@ fuzz_target!(|raw: &[u8]| {
         let _ = envelope::syslog(line, &DATES, &context, &mut last);
         assert!(logfmt::pairs(line).len() <= logfmt::PAIRS_MAX);
     }
-    let all = LogEnvelope::NAMES.into_iter().flat_map(|name| LogFormat::NAMES.map(|format| (name, format)));
+    let all =
+        LogEnvelope::NAMES.into_iter().flat_map(|name| LogLineFormat::NAMES.map(|format| (name, format)));
     for (name, format) in all {
         let patterns =
             ["^(?P<mlfid>\\S+) (?:from <HOST>|user <F-USER>.*</F-USER>$)", "(?<!not )denied <F-ID/>"];
@@ -41,7 +42,7 @@ fuzz_target!(|raw: &[u8]| {
                 ..LogPatterns::default()
             },
             envelope: LogEnvelope::named(name).unwrap(),
-            format: LogFormat::named(format).unwrap(),
+            format: LogLineFormat::named(format).unwrap(),
             map: LogFieldMap::new([("ip", "a.b"), ("user", "u"), ("text", "m")]),
             fields: vec!["c".to_owned(), "service".to_owned()],
             ..LogSettings::default()

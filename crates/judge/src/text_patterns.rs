@@ -86,7 +86,7 @@ impl TextPatterns {
     /// Compiles entries, each of which is no empty text.
     ///
     /// # Errors
-    /// What is wrong with all of them together: they become too large.
+    /// The fault of all of them together: they become too large.
     pub(crate) fn new(how: SetMatch, entries: &[String]) -> Result<TextPatterns, String> {
         let program = match how {
             _ if entries.is_empty() => PatternProgram::Empty,

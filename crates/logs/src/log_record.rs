@@ -24,7 +24,7 @@ const TIME_NAMES: [&str; 5] = ["time", "ts", "timestamp", "@timestamp", "t"];
 
 /// The format of a log's own lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogFormat {
+pub enum LogLineFormat {
     /// Text, of which patterns say what it means.
     #[default]
     Text,
@@ -34,18 +34,20 @@ pub enum LogFormat {
     Json,
 }
 
-impl LogFormat {
+impl LogLineFormat {
     /// Names, in the order in which they are documented.
     pub const NAMES: [&str; 3] = ["text", "logfmt", "json"];
 
     /// The format of a name.
-    pub fn named(name: &str) -> Option<LogFormat> {
-        [LogFormat::Text, LogFormat::Logfmt, LogFormat::Json].into_iter().find(|format| format.name() == name)
+    pub fn named(name: &str) -> Option<LogLineFormat> {
+        [LogLineFormat::Text, LogLineFormat::Logfmt, LogLineFormat::Json]
+            .into_iter()
+            .find(|format| format.name() == name)
     }
 
     /// The name.
     pub fn name(self) -> &'static str {
-        LogFormat::NAMES[self as usize]
+        LogLineFormat::NAMES[self as usize]
     }
 }
 
@@ -58,7 +60,7 @@ pub struct LogFieldMap {
     pub user: Option<String>,
     /// The client's port: `log.port`.
     pub port: Option<String>,
-    /// What is counted, if not the address: `log.id`.
+    /// The thing that is counted, if not the address: `log.id`.
     pub id: Option<String>,
     /// The client's name: `log.host`.
     pub host: Option<String>,
@@ -106,35 +108,35 @@ impl LogFieldMap {
 
 /// A line as a record.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum LogRecord {
+pub(crate) enum StructuredLine {
     Pairs(Vec<(String, String)>),
     Object(Map<String, Json>),
 }
 
-impl LogRecord {
+impl StructuredLine {
     /// Reads a line; `None` if it is no record.
-    pub(crate) fn read(format: LogFormat, line: &str) -> Option<LogRecord> {
+    pub(crate) fn read(format: LogLineFormat, line: &str) -> Option<StructuredLine> {
         match format {
-            LogFormat::Text => None,
-            LogFormat::Logfmt => {
+            LogLineFormat::Text => None,
+            LogLineFormat::Logfmt => {
                 let pairs: Vec<(String, String)> =
                     logfmt::pairs(line).into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
                 // Words alone are text.
                 let is_record = line.contains('=') && !pairs.is_empty();
-                is_record.then_some(LogRecord::Pairs(pairs))
+                is_record.then_some(StructuredLine::Pairs(pairs))
             }
-            LogFormat::Json => Some(LogRecord::Object(serde_json::from_str(line).ok()?)),
+            LogLineFormat::Json => Some(StructuredLine::Object(serde_json::from_str(line).ok()?)),
         }
     }
 
     /// Returns a field's value, if it is a scalar. Of a name that a line has several times the last counts, in both formats.
     pub(crate) fn value(&self, name: &str) -> Option<Value> {
         match self {
-            LogRecord::Pairs(pairs) => {
+            StructuredLine::Pairs(pairs) => {
                 let (_, value) = pairs.iter().rfind(|(own, _)| own == name)?;
                 Some(Value::from(cut(value)))
             }
-            LogRecord::Object(object) => match at(object, name)? {
+            StructuredLine::Object(object) => match at(object, name)? {
                 Json::String(text) => Some(Value::from(cut(text))),
                 Json::Bool(truth) => Some(Value::Bool(*truth)),
                 Json::Number(number) => match number.as_i64() {
@@ -158,10 +160,10 @@ impl LogRecord {
     /// Returns a whole text for patterns.
     pub(crate) fn whole_text(&self, name: &str) -> Option<&str> {
         match self {
-            LogRecord::Pairs(pairs) => {
+            StructuredLine::Pairs(pairs) => {
                 pairs.iter().rfind(|(own, _)| own == name).map(|(_, value)| value.as_str())
             }
-            LogRecord::Object(object) => at(object, name)?.as_str(),
+            StructuredLine::Object(object) => at(object, name)?.as_str(),
         }
     }
 
@@ -252,8 +254,8 @@ mod tests {
 
     use super::*;
 
-    fn shown(format: LogFormat, map: &LogFieldMap, line: &str) -> String {
-        let Some(record) = LogRecord::read(format, line) else { return "none".to_owned() };
+    fn shown(format: LogLineFormat, map: &LogFieldMap, line: &str) -> String {
+        let Some(record) = StructuredLine::read(format, line) else { return "none".to_owned() };
         let dates = DateDetector::new(&[]).expect("dates");
         let context = DateContext { now: Time::from_seconds(1_700_000_000), zone: TimeZone::UTC };
         let time = record.time(map, &dates, &context).map_or_else(|| "-".to_owned(), |time| time.to_string());
@@ -266,10 +268,10 @@ mod tests {
     fn records_say_who_and_when() {
         let map = LogFieldMap::new([("ip", "remote.ip"), ("user", "user"), ("id", "sid"), ("wrong", "x")]);
         assert_eq!(map.names().into_keys().collect::<Vec<_>>(), ["id", "ip", "user"]);
-        let check = |format: LogFormat, line: &str, expected: &str| {
+        let check = |format: LogLineFormat, line: &str, expected: &str| {
             assert_eq!(shown(format, &map, line), expected, "{line}");
         };
-        use LogFormat::{Json, Logfmt, Text};
+        use LogLineFormat::{Json, Logfmt, Text};
         let at = "2005-01-23T20:59:59Z";
         check(
             Json,
@@ -337,8 +339,8 @@ mod tests {
 
     #[test]
     fn formats_have_names() {
-        for name in LogFormat::NAMES {
-            assert_eq!(LogFormat::named(name).map(LogFormat::name), Some(name));
+        for name in LogLineFormat::NAMES {
+            assert_eq!(LogLineFormat::named(name).map(LogLineFormat::name), Some(name));
         }
     }
 }

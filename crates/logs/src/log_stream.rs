@@ -11,7 +11,7 @@ use crate::envelope;
 use crate::fail2ban::tag;
 use crate::journal_export::JournalExportReader;
 use crate::log_reader::{LineReading, LogEvent, LogLineReader, LogLineState, LogPatternError, LogPatterns};
-use crate::log_record::{LogFieldMap, LogFormat, LogRecord};
+use crate::log_record::{LogFieldMap, LogLineFormat, StructuredLine};
 
 /// Most bytes of a line that an event keeps.
 const TEXT_BYTES_MAX: usize = 1024;
@@ -79,7 +79,7 @@ pub struct LogSettings {
     /// The envelope of lines.
     pub envelope: LogEnvelope,
     /// The format of lines.
-    pub format: LogFormat,
+    pub format: LogLineFormat,
     /// The fields of records that mean something.
     pub map: LogFieldMap,
     /// The zone of dates that name none; that of the machine, if there is none.
@@ -129,7 +129,7 @@ pub fn zone(name: &str) -> Option<TimeZone> {
 pub struct LogStream {
     reader: Arc<LogLineReader>,
     envelope: LogEnvelope,
-    format: LogFormat,
+    format: LogLineFormat,
     map: Arc<LogFieldMap>,
     zone: TimeZone,
     fields: Vec<String>,
@@ -218,17 +218,17 @@ impl LogStream {
     /// Reads a line of the journal or of syslog. Patterns read it with the host and the program in front; a record has neither.
     fn read_text(&mut self, line: &envelope::EnvelopedLine<'_>, context: &DateContext) -> StreamLine {
         match self.format {
-            LogFormat::Text => self.read_record(&line.as_short(), line.time, context),
-            LogFormat::Logfmt | LogFormat::Json => self.read_record(&line.text, line.time, context),
+            LogLineFormat::Text => self.read_record(&line.as_short(), line.time, context),
+            LogLineFormat::Logfmt | LogLineFormat::Json => self.read_record(&line.text, line.time, context),
         }
     }
 
     fn read_record(&mut self, line: &str, date: Option<Time>, context: &DateContext) -> StreamLine {
-        if self.format == LogFormat::Text {
+        if self.format == LogLineFormat::Text {
             let reading = self.reader.read(line, date, context, &mut self.state);
             return self.meaning(reading, line, None);
         }
-        let Some(record) = LogRecord::read(self.format, line) else { return StreamLine::Unread };
+        let Some(record) = StructuredLine::read(self.format, line) else { return StreamLine::Unread };
         let date = record.time(&self.map, self.reader.dates(), context).or(date);
         let text = self.map.text.as_deref().map_or(Some(line), |name| record.whole_text(name));
         // One line is one event, whatever its text has in it.
@@ -238,7 +238,7 @@ impl LogStream {
         self.meaning(reading, line, Some(&record))
     }
 
-    fn meaning(&self, reading: LineReading, line: &str, record: Option<&LogRecord>) -> StreamLine {
+    fn meaning(&self, reading: LineReading, line: &str, record: Option<&StructuredLine>) -> StreamLine {
         match reading {
             LineReading::Event(event) => StreamLine::Event(Box::new(self.event(*event, line, record))),
             LineReading::Unread => StreamLine::Unread,
@@ -251,7 +251,7 @@ impl LogStream {
         self.state.exceeded
     }
 
-    fn event(&self, read: LogEvent, line: &str, record: Option<&LogRecord>) -> Event {
+    fn event(&self, read: LogEvent, line: &str, record: Option<&StructuredLine>) -> Event {
         let mut event = Event { time: Some(read.time), ..Event::default() };
         match read.host.as_deref().map(|host| (host, host.parse::<IpAddr>())) {
             Some((_, Ok(ip))) => event.push("log.ip", ip),
@@ -357,7 +357,7 @@ mod tests {
         };
         let map = LogFieldMap::new([("ip", "src"), ("user", "user.name"), ("text", "msg")]);
         let fields = ["failure", "status", "ok"].map(str::to_owned).to_vec();
-        let each = LogSettings { format: LogFormat::Json, map, fields, ..LogSettings::default() };
+        let each = LogSettings { format: LogLineFormat::Json, map, fields, ..LogSettings::default() };
         let json = r#"{"ts":"2005-08-14T09:00:00Z","src":"192.0.2.7:99","user":{"name":"ann"},"msg":"login failed","status":401,"ok":false}"#;
         let who = "log.ip=192.0.2.7 log.id=192.0.2.7 log.user=ann log.port=99 log.pattern=1";
         let at = "2005-08-14T09:00:00Z";
@@ -382,7 +382,7 @@ mod tests {
             json,
             &format!("{at} {who} failure=failed status=401 ok=false"),
         );
-        let logfmt = LogSettings { format: LogFormat::Logfmt, ..each.clone() };
+        let logfmt = LogSettings { format: LogLineFormat::Logfmt, ..each.clone() };
         let line = r#"ts=2005-08-14T09:00:00Z src=192.0.2.7:99 user.name=ann msg="login failed" status=401"#;
         check(&logfmt, line, &format!("{at} {who} status=401"));
         let syslog = LogSettings { envelope: LogEnvelope::Syslog, ..each.clone() };

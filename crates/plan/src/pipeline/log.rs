@@ -7,7 +7,7 @@ use logs::date_detector::DateDetector;
 use logs::fail2ban::tag;
 use logs::line_pattern::LinePattern;
 use logs::log_reader::{LogPatterns, grok_library};
-use logs::log_record::{LogFieldMap, LogFormat};
+use logs::log_record::{LogFieldMap, LogLineFormat};
 use logs::log_stream::{LogEnvelope, LogSettings, zone};
 use logs::python_regex::LineAnchors;
 use sha2::{Digest, Sha256};
@@ -25,7 +25,7 @@ const GROK_FILES_MAX: usize = 16;
 /// The section, if it says how lines are read.
 fn section(document: &Document) -> Option<ConfigView<'_>> {
     let reads = |view: &ConfigView<'_>| {
-        let is_record = view.str("format").is_some_and(|format| format != LogFormat::Text.name());
+        let is_record = view.str("format").is_some_and(|format| format != LogLineFormat::Text.name());
         view.is_given("patterns") || view.is_given("grok") || is_record
     };
     document.section("log").filter(reads)
@@ -87,17 +87,17 @@ pub(super) fn compile(document: &Document, problems: &mut ConfigProblems) -> Log
     let prefix = view.str("prefix").filter(|prefix| !prefix.is_empty());
     let prefix = prefix.filter(|prefix| check(prefix, view.origin("prefix"), LineAnchors::Text, problems));
     let (grok, grok_files) = grok(document, view, &mut groups, problems);
-    settings.format = view.str("format").and_then(LogFormat::named).unwrap_or_default();
+    settings.format = view.str("format").and_then(LogLineFormat::named).unwrap_or_default();
     if let Some(map) = view.table("map") {
         let names = LogFieldMap::NAMES.into_iter().filter_map(|meaning| Some((meaning, map.str(meaning)?)));
         settings.map = LogFieldMap::new(names);
-        if settings.format == LogFormat::Text {
+        if settings.format == LogLineFormat::Text {
             let help = "add `format = \"json\"` or `format = \"logfmt\"`, or leave it out".to_owned();
             problems.add(view.origin("map"), "lines of text have no fields for `map`", Some(help));
         }
     }
     let says_who = settings.map.ip.is_some() || settings.map.id.is_some() || settings.map.host.is_some();
-    if settings.format != LogFormat::Text && patterns.is_empty() && grok.is_empty() && !says_who {
+    if settings.format != LogLineFormat::Text && patterns.is_empty() && grok.is_empty() && !says_who {
         let help = "name the field: `map = { ip = \"remote_addr\" }`".to_owned();
         problems.add(view.origin("format"), "nothing says whom a record is about", Some(help));
     }
@@ -116,7 +116,7 @@ pub(super) fn compile(document: &Document, problems: &mut ConfigProblems) -> Log
         problems.add(view.origin("zone"), format!("there is no time zone `{name}`"), Some(help));
     }
     let fields = entries(document, "field", problems);
-    let is_record = settings.format != LogFormat::Text;
+    let is_record = settings.format != LogLineFormat::Text;
     let own = fields.iter().filter(|view| view.str("value").is_none()).filter_map(|view| view.str("name"));
     settings.fields = own.filter(|name| is_record || groups.contains(*name)).map(str::to_owned).collect();
     let prefix = prefix.map(str::to_owned);
@@ -171,7 +171,7 @@ pub(super) fn refuse(document: &Document, problems: &mut ConfigProblems) {
 #[cfg(test)]
 mod tests {
     use logs::log_reader::LogPatterns;
-    use logs::log_record::LogFormat;
+    use logs::log_record::LogLineFormat;
 
     use crate::{Config, Overrides, Plan};
 
@@ -189,11 +189,14 @@ mod tests {
         let grok = compiled("grok = ['^%{IP:ip} %{WORD:door}$']", fields).expect("grok");
         assert_eq!(
             (grok.patterns.grok.len(), grok.fields, grok.format),
-            (1, vec!["door".to_owned()], LogFormat::Text)
+            (1, vec!["door".to_owned()], LogLineFormat::Text)
         );
         let json =
             compiled("format = \"json\"\nmap = { ip = \"a.ip\", text = \"msg\" }", fields).expect("json");
-        assert_eq!((json.format, json.fields), (LogFormat::Json, vec!["door".to_owned(), "a.b".to_owned()]));
+        assert_eq!(
+            (json.format, json.fields),
+            (LogLineFormat::Json, vec!["door".to_owned(), "a.b".to_owned()])
+        );
         assert_eq!((json.map.ip.as_deref(), json.map.text.as_deref()), (Some("a.ip"), Some("msg")));
         assert_eq!(json.patterns, LogPatterns { lines: 1, ..LogPatterns::default() });
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use judge::Action;
 use logs::log_reader::LogPatterns;
-use logs::log_record::{LogFieldMap, LogFormat};
+use logs::log_record::{LogFieldMap, LogLineFormat};
 use logs::log_stream::{LogEnvelope, LogSettings};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -270,7 +270,7 @@ impl From<LogInputJson> for LogSettings {
         LogSettings {
             patterns: LogPatterns { prefix, patterns, grok, grok_files, ignored, dates, lines },
             envelope: LogEnvelope::named(&input.envelope).unwrap_or_default(),
-            format: LogFormat::named(&input.format).unwrap_or_default(),
+            format: LogLineFormat::named(&input.format).unwrap_or_default(),
             map: LogFieldMap::new(input.map.iter().map(|(meaning, name)| (meaning.as_str(), name.as_str()))),
             zone: input.zone,
             fields: input.fields,

@@ -147,7 +147,7 @@ pub(super) const ACCESS_LOG: Section = Section {
         "format",
         SettingType::Text,
         Some("\"\""),
-        "nginx's `log_format` or Apache's `LogFormat`: `$remote_addr [$time_local] \"$request\" $status`. Other \
+        "nginx's `log_format` or Apache's `LogLineFormat`: `$remote_addr [$time_local] \"$request\" $status`. Other \
         variables become the `[[field]]` of their name. Default: the usual formats",
     )],
 };
@@ -232,7 +232,7 @@ pub(super) const LOG: Section = Section {
         ),
         setting(
             "format",
-            SettingType::Choice(&logs::log_record::LogFormat::NAMES),
+            SettingType::Choice(&logs::log_record::LogLineFormat::NAMES),
             Some("\"text\""),
             "Format of lines: `text`, `logfmt` (`key=value`) or `json`. Of records `map` says who it was; \
             without patterns each such record is an event",
