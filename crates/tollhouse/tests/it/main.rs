@@ -9,6 +9,8 @@ mod clients;
 mod clock;
 #[cfg(feature = "cluster")]
 mod cluster;
+#[cfg(feature = "cluster")]
+mod cluster_once;
 mod cluster_shards;
 mod compare;
 mod data;
