@@ -268,12 +268,16 @@ impl Engine {
         (reviewed, passed_over)
     }
 
-    /// Checks that a class of feedback says what a verdict does.
+    /// Returns the class of feedback that says what a vote does; `None` where the pipeline has none.
     ///
     /// # Errors
-    /// [`ReviewError::Class`].
-    pub fn check_review_class(&self, pipeline: &Pipeline, vote: ReviewInput<'_>) -> Result<(), ReviewError> {
-        review_class(Some(pipeline), &pipeline.name, vote.verdict, vote.class).map(drop)
+    /// [`ReviewError::Class`] if the vote names a class that says something else.
+    pub fn review_class(
+        &self,
+        pipeline: &Pipeline,
+        vote: ReviewInput<'_>,
+    ) -> Result<Option<String>, ReviewError> {
+        review_class(Some(pipeline), &pipeline.name, vote.verdict, vote.class)
     }
 
     /// Takes a vote without its feedback.

@@ -206,6 +206,10 @@ pub struct ReviewsDecisionJson {
     /// True to be told which these are, and decide none.
     #[serde(default)]
     pub dry_run: bool,
+    /// True to give the verdict as feedback on events, too, that were accepted without a review and have the key: the newest, at
+    /// most `limit`.
+    #[serde(default)]
+    pub published: bool,
 }
 
 /// A review with a reviewer's vote.
@@ -232,11 +236,31 @@ pub struct ReviewsOutcomeJson {
     pub reviews: Vec<ReviewJson>,
     /// The reviews that were passed over.
     pub passed_over: Vec<PassedReviewJson>,
+    /// The accepted events on which the verdict is feedback now, or would be in a dry run, the newest first. Absent where
+    /// `published` is not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<Vec<PublishedEventJson>>,
+    /// The nodes whose accepted events are missing, as they do not answer. Absent where all do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<String>,
     /// True if there may be more than were asked for: ask again.
     pub more: bool,
 }
 
-/// A review that was passed over.
+/// An event that was accepted without a review.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = PublishedEvent)]
+pub struct PublishedEventJson {
+    /// The decision's id.
+    pub id: String,
+    /// The caller's name for the event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_id: Option<String>,
+    /// The time of the event.
+    pub time: Timestamp,
+}
+
+/// A review, or an accepted event, that was passed over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = PassedReview)]
 pub struct PassedReviewJson {

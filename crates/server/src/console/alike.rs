@@ -6,7 +6,7 @@ use engine::ReviewVerdict;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::format::{CELL, number, plain, url, value};
+use super::format::{CELL, number, plain, time, url, value};
 use super::frame::{ConsoleSection, secret};
 use super::reviews::{reviewer, standing};
 use super::texts::{counted, t, word};
@@ -31,6 +31,9 @@ pub(super) struct AlikeForm {
     by: String,
     #[serde(default)]
     review: String,
+    /// True if what was accepted without a review is meant, too.
+    #[serde(default)]
+    published: bool,
 }
 
 fn refuse() -> ReviewVerdict {
@@ -49,6 +52,9 @@ impl AlikeForm {
         ];
         if !self.by.is_empty() {
             params.push(("by", &self.by));
+        }
+        if self.published {
+            params.push(("published", "true"));
         }
         url("/console/reviews/alike", &params)
     }
@@ -83,6 +89,7 @@ impl AlikeForm {
             class: None,
             limit: Some(AT_ONCE),
             dry_run,
+            published: self.published,
         };
         Ok(reviews::decide_alike(State(visit.node.clone()), JsonBody(asked)).await?.0)
     }
@@ -93,6 +100,7 @@ impl AlikeForm {
             @for (name, text) in [("pipeline", &self.pipeline), ("kind", &self.kind), ("value", &self.value), ("review", &self.review)] {
                 input type="hidden" name=(name) value=(text);
             }
+            @if self.published { input type="hidden" name="published" value="true"; }
         }
     }
 }
@@ -118,7 +126,8 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
         }));
     }
     let outcome = asked.decide(&visit, true).await?;
-    let count = outcome.reviews.len() as u64;
+    let count = (outcome.reviews.len() + outcome.published.as_ref().map_or(0, Vec::len)) as u64;
+    let other = AlikeForm { published: !asked.published, ..asked.clone() };
     Ok(frame.page(&html! {
         (asked.back(&visit))
         div.head {
@@ -127,6 +136,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
                 a href=(asked.url(verdict)) aria-current=[(verdict == asked.verdict).then_some("true")] { (word("verdict", verdict.name())) }
             } }
         }
+        p { a href=(other.url(asked.verdict)) { (if asked.published { t("alike.without_published") } else { t("alike.with_published") }) } }
         @if count == 0 {
             div.empty { p { (t("alike.none")) } p.dim { (t("alike.none_help")) } }
         } @else {
@@ -138,6 +148,8 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
                     button class=(if asked.verdict == ReviewVerdict::Refuse { "danger" } else { "primary" })
                         type="submit" name="verdict" value=(asked.verdict.name()) data-key=(if asked.verdict == ReviewVerdict::Refuse { "x" } else { "p" }) {
                         @match asked.verdict {
+                            ReviewVerdict::Publish if asked.published => { (counted("alike.publish_with", "alike.publish_with", count)) }
+                            ReviewVerdict::Refuse if asked.published => { (counted("alike.refuse_with", "alike.refuse_with", count)) }
                             ReviewVerdict::Publish => { (counted("alike.publish_one", "alike.publish", count)) }
                             ReviewVerdict::Refuse => { (counted("alike.refuse_one", "alike.refuse", count)) }
                         }
@@ -180,6 +192,17 @@ fn listed(visit: &ConsoleVisit, outcome: &ReviewsOutcomeJson, title: &'static st
                 } } }
             }
         }
+        @if let Some(published) = outcome.published.as_ref().filter(|published| !published.is_empty()) {
+            section {
+                h2 { (t("alike.published")) " " span.dim { (number(published.len() as u64)) } }
+                ul.plain { @for event in published { li {
+                    a href={ "/console/decisions/" (plain(&event.id, CELL)) } { code { (plain(&event.id, CELL)) } } " "
+                    (time(event.time.0, visit.now))
+                    @if let Some(name) = &event.event_id { " " (value(name, CELL)) }
+                } } }
+            }
+        }
+        @for node in &outcome.absent { p.notice { (t("alike.absent")) " " (value(node, CELL)) } }
         @if !outcome.passed_over.is_empty() {
             section {
                 h2 { (t("alike.passed")) " " span.dim { (number(outcome.passed_over.len() as u64)) } }

@@ -205,7 +205,7 @@ fn one_goes_from_review_to_review() {
         assert_eq!(leads_to(&none), "/console/reviews?by=bob", "another works on it");
         assert!(leads_to(&server.get("/console/reviews/next?by=eve&state=decided")).contains(&ids[0]));
         check_page(&server.get(&format!("/console/reviews/{}", ids[1])), 200, &["Decided:", "refuse"]);
-        assert_eq!(review(server, &ids[1])["words"][0]["by"], "bob");
+        assert_eq!(review(server, &ids[1])["votes"][0]["by"], "bob");
         let spam = server.get("/v1/timeline?kind=link&value=https://1.example/").json();
         assert_eq!(spam["tiers"][0]["buckets"][0]["counts"]["spam"], 1, "{spam}");
     });
@@ -216,6 +216,7 @@ fn all_that_share_a_key_are_decided_alike() {
     with_board("", |server, _| {
         let ids: Vec<String> = (0..4).map(|n| post(server, &format!("u{n}"), LONG, LINK)).collect();
         let other = post(server, "ann", LONG, "https://fine.example/");
+        let accepted = post(server, "fay", "", LINK);
         server.post(&format!("/v1/reviews/{}/claim", ids[2]), &[JSON], "{\"by\": \"eve\"}");
         let at = |more: &[(&str, &str)]| {
             let key = [("pipeline", "board"), ("kind", "link"), ("value", LINK), ("review", &ids[0])];
@@ -226,7 +227,9 @@ fn all_that_share_a_key_are_decided_alike() {
         let says =
             ["Refuse all 3 reviews", &ids[0], &ids[1], &ids[3], "Passed over", "eve works on it until"];
         let own = secret(check_page(&answer, 200, &says));
-        assert!(!answer.body.contains(&other));
+        assert!(!answer.body.contains(&other) && !answer.body.contains(&accepted));
+        let with_accepted = ["Refuse all 4, with the accepted ones", "Only reviews", &ids[0], &accepted];
+        check_page(&server.get(&at(&[("by", "bob"), ("published", "true")])), 200, &with_accepted);
         check_page(
             &server.get(&at(&[("by", "bob"), ("verdict", "publish")])),
             200,
@@ -248,6 +251,10 @@ fn all_that_share_a_key_are_decided_alike() {
         let states: Vec<Value> = ids.iter().map(|id| review(server, id)["state"].clone()).collect();
         assert_eq!(states, ["decided", "decided", "claimed", "decided"]);
         assert_eq!(review(server, &other)["state"], "open");
+        let done = decide(&[("verdict", "refuse"), ("by", "bob"), ("published", "true")]);
+        check_page(&done, 200, &["Accepted without a review", &accepted]);
+        let judged = server.get(&format!("/v1/decisions?kind=link&value={LINK}&action=accept")).json();
+        assert_eq!(judged["decisions"][0]["label"], "spam", "{judged}");
         check_page(&server.get(&at(&[("by", "bob")])), 200, &["No review waits for your vote on this."]);
         for text in hostile().iter().map(|text| text.chars().take(500).collect::<String>()) {
             let answer = server.get(&at(&[("by", &text[..text.floor_char_boundary(200)])]));
@@ -395,7 +402,7 @@ fn who_has_logged_in_reviews_by_that_name() {
     let voted = send(&ann, &own, &format!("{id}/decide"), &[("by", "eve"), ("verdict", "refuse")]);
     assert_eq!(voted.status, 303, "{}", voted.body);
     let review = server.ask("GET", &format!("/v1/reviews/{id}"), &[bearer], b"").json();
-    assert_eq!(review["words"][0]["by"], "ann", "and not who the form names");
+    assert_eq!(review["votes"][0]["by"], "ann", "and not who the form names");
     // With a token one says who one is.
     let token = log_in(&[("token", "correct-horse-battery")]);
     check_page(&get(&token, "/console/reviews"), 200, &["Your name as a reviewer"]);

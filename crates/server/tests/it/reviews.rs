@@ -263,6 +263,72 @@ fn all_posts_with_a_link_are_decided_as_one() {
 }
 
 #[test]
+fn what_was_published_meanwhile_is_decided_with_the_reviews() {
+    // Accepted with the link, before anybody looked at what has it.
+    let rule = "[[rule]]\nname = \"MANY\"\nwhen = \"followers >= 100\"\nscore = 0.0\neffects = [\"set review_before\"]\n";
+    let board = Board::new(rule);
+    let server = board.start(&[]);
+    let link = "https://cash.example/";
+    let (first_link, action) = post(&server, "u0", Some(link), 1);
+    assert_eq!(action, "review_after");
+    let accepted: Vec<String> = (1..5)
+        .map(|number| {
+            board.clock.set(number);
+            let (id, action) = post(&server, &format!("u{number}"), Some(link), 1);
+            assert_eq!(action, "accept");
+            id
+        })
+        .collect();
+    post(&server, "ann", Some("https://fine.example/"), 1);
+    assert_eq!(post(&server, "bob", Some("https://fine.example/"), 1).1, "accept");
+    let (held, action) = post(&server, "eve", Some(link), 100);
+    assert_eq!(action, "review_before");
+    let alike = |more: Value| {
+        let mut body = json!({"kind": "link", "value": link, "verdict": "refuse", "by": "mod"});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let answer = server.post("/v1/reviews/decide", &[JSON], &body.to_string());
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        answer.json()
+    };
+    let ids = |outcome: &Value| -> Vec<String> {
+        let events = outcome["published"].as_array().unwrap().iter();
+        events.map(|event| event["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let newest_first: Vec<String> = accepted.iter().rev().cloned().collect();
+    let spam = || {
+        let found = server.get("/v1/timeline?kind=link&value=https://cash.example/").json();
+        found["windows"][0]["counts"]["spam"].as_u64().unwrap_or(0)
+    };
+    let reviews = |outcome: &Value| -> Vec<String> {
+        let reviews = outcome["reviews"].as_array().unwrap().iter();
+        reviews.map(|review| review["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let waiting = vec![first_link, held];
+    let dry = alike(json!({"dry_run": true, "published": true}));
+    assert_eq!((ids(&dry), reviews(&dry)), (newest_first.clone(), waiting.clone()), "{dry}");
+    assert_eq!((spam(), &dry["more"]), (0, &json!(false)), "a dry run says nothing");
+
+    // Without it nothing but the queue is decided.
+    let queue = alike(json!({}));
+    assert_eq!((queue.get("published"), reviews(&queue), spam()), (None, waiting, 2), "{queue}");
+    // The newest first, and the rest when it is said again; each counts once.
+    let first = alike(json!({"published": true, "limit": 3}));
+    assert_eq!(
+        (ids(&first), &first["more"], spam()),
+        (newest_first[..3].to_vec(), &json!(true), 5),
+        "{first}"
+    );
+    let rest = alike(json!({"published": true}));
+    assert_eq!((ids(&rest), &rest["more"], spam()), (newest_first[3..].to_vec(), &json!(false), 6), "{rest}");
+    let none = alike(json!({"published": true}));
+    assert_eq!((ids(&none), &none["passed_over"], spam()), (Vec::new(), &json!([]), 6), "{none}");
+    // Who changes the verdict changes it on all of them.
+    let changed = alike(json!({"published": true, "verdict": "publish"}));
+    assert_eq!((ids(&changed), spam()), (newest_first, 2), "{changed}");
+    server.stop();
+}
+
+#[test]
 fn a_restart_keeps_the_queue() {
     let board = Board::new("");
     let server = board.start(&[]);

@@ -1,6 +1,7 @@
 //! `tollhouse reviews`: the queue of what people are to look at.
 
 use journal::RecordId;
+use judge::Action;
 use server::api::{
     ReviewAgreementJson, ReviewDecisionJson, ReviewJson, ReviewTextJson, ReviewedJson, ReviewerJson,
     ReviewsDecisionJson, ReviewsOutcomeJson,
@@ -155,6 +156,8 @@ pub(crate) struct ReviewsDecideArgs {
 Examples:
   tollhouse reviews alike link https://cash.example/ refuse --by ann --dry-run \\
     --server http://127.0.0.1:8377
+  tollhouse reviews alike link https://cash.example/ refuse --published --by ann \\
+    --server http://127.0.0.1:8377    Also what was accepted with it, to be taken down
   tollhouse reviews alike user bob publish --by ann --server http://127.0.0.1:8377
 
 Reviews claimed by others are skipped and listed.")]
@@ -180,6 +183,9 @@ pub(crate) struct ReviewsAlikeArgs {
     /// Only show these reviews
     #[arg(long)]
     dry_run: bool,
+    /// Also accepted events that have the key, newest first
+    #[arg(long)]
+    published: bool,
     /// Reviewer
     #[arg(long, env = "USER", hide_env_values = true, value_name = "NAME")]
     by: String,
@@ -387,15 +393,27 @@ fn decide(args: ReviewsDecideArgs) -> Result<Exit, CommandError> {
 }
 
 fn alike(args: ReviewsAlikeArgs) -> Result<Exit, CommandError> {
-    let ReviewsAlikeArgs { kind, value, verdict, class, pipeline, limit, dry_run, by, at } = args;
+    let ReviewsAlikeArgs { kind, value, verdict, class, pipeline, limit, dry_run, published, by, at } = args;
     let limit = usize::try_from(limit).ok();
-    let word = ReviewsDecisionJson { pipeline, kind, value, by, verdict, class, limit, dry_run };
+    let word = ReviewsDecisionJson { pipeline, kind, value, by, verdict, class, limit, dry_run, published };
     let outcome: ReviewsOutcomeJson = at.client()?.decide_reviews(&word)?;
     let mut out = Output::new(at.json.json);
     if out.is_json() {
         out.json(&outcome)?;
     } else {
         table(&mut out, &outcome.reviews)?;
+        let mut accepted = TextTable::default();
+        for event in outcome.published.iter().flatten() {
+            accepted.row([
+                TableCell::text(&event.id, BOLD),
+                TableCell::text(event.time.to_string(), DIM),
+                TableCell::text(Action::Accept.name(), colour(Action::Accept)),
+                TableCell::text(printable(event.event_id.as_deref().unwrap_or_default()), DIM),
+            ]);
+        }
+        if outcome.published.as_ref().is_some_and(|published| !published.is_empty()) {
+            out.line(accepted)?;
+        }
     }
     out.flush()?;
     for passed in &outcome.passed_over {
@@ -403,6 +421,13 @@ fn alike(args: ReviewsAlikeArgs) -> Result<Exit, CommandError> {
     }
     let done = if dry_run { "would be decided" } else { "are decided, or wait for another reviewer" };
     say(format_args!("{} reviews {done}", outcome.reviews.len()));
+    if let Some(published) = &outcome.published {
+        let done = if dry_run { "would be judged" } else { "are judged" };
+        say(format_args!("{} accepted events {done}", published.len()));
+    }
+    for node in &outcome.absent {
+        say(format_args!("the events of node {} are missing: it does not answer", printable(node)));
+    }
     if outcome.more {
         say("there are more: say it again");
     }

@@ -224,11 +224,31 @@ pub(super) async fn feedback_batch(
     }
     let lines = batch::lines(&body, node.plan().batch_max)?;
     note("lines", lines.len().to_string());
+    let read = move || lines.iter().map(|line| FeedbackItem::read(line)).collect();
+    let answers = take_in_all(&node, read, relayed.is_some()).await?;
+    let mut answer = Vec::new();
+    for (came, line) in answers.into_iter().zip(1..) {
+        let line = match came {
+            Ok(outcome) => api::FeedbackLine::Outcome(outcome),
+            Err(error) => api::FeedbackLine::Error(api::BatchError { line, error }),
+        };
+        events::write(&mut answer, &line);
+    }
+    DurabilityParam::hold(params.durability, &node, true).await?;
+    Ok(([(header::CONTENT_TYPE, JSON_LINES)], answer).into_response())
+}
+
+/// Takes in feedback on decisions of this node, and has others take it in that made the rest. Returns what came of each, in the same
+/// order.
+pub(super) async fn take_in_all(
+    node: &Arc<Node>,
+    read: impl FnOnce() -> Vec<Result<FeedbackItem, HttpFailure>> + Send + 'static,
+    is_relayed: bool,
+) -> Result<Vec<Result<api::FeedbackOutcomeJson, api::ProblemJson>>, HttpFailure> {
     let (engine, now) = (Arc::clone(&node.engine), node.now());
     // Decisions are read from the journal, which blocks.
     let read = node.lookups.run(node.timeout() / 2, move |_| {
-        let read: Vec<Result<FeedbackItem, HttpFailure>> =
-            lines.iter().map(|line| FeedbackItem::read(line)).collect();
+        let read = read();
         let feedback: Vec<(RecordId, engine::FeedbackInput<'_>)> =
             read.iter().flatten().map(|word| (word.id, word.input())).collect();
         let mut outcomes = Handle::current().block_on(engine.feedback_all(&feedback, now))?.into_iter();
@@ -244,7 +264,7 @@ pub(super) async fn feedback_batch(
     for (place, line) in read.into_iter().enumerate() {
         let came = line.and_then(|(word, outcome)| {
             let (id, class) = (word.id, word.class.clone());
-            if let Some(owner) = id.node().filter(|_| relayed.is_none() && is_of_another(&outcome)) {
+            if let Some(owner) = id.node().filter(|_| !is_relayed && is_of_another(&outcome)) {
                 elsewhere.entry(owner).or_default().push((place, word));
             }
             Ok(api::FeedbackOutcomeJson::new(id.to_string(), class, outcome?))
@@ -263,16 +283,7 @@ pub(super) async fn feedback_batch(
             Err(failure) => places.into_iter().for_each(|place| answers[place] = Err(failure.problem())),
         }
     }
-    let mut answer = Vec::new();
-    for (came, line) in answers.into_iter().zip(1..) {
-        let line = match came {
-            Ok(outcome) => api::FeedbackLine::Outcome(outcome),
-            Err(error) => api::FeedbackLine::Error(api::BatchError { line, error }),
-        };
-        events::write(&mut answer, &line);
-    }
-    DurabilityParam::hold(params.durability, &node, true).await?;
-    Ok(([(header::CONTENT_TYPE, JSON_LINES)], answer).into_response())
+    Ok(answers)
 }
 
 /// The lines that another node has answered to a batch of so many.
@@ -298,11 +309,11 @@ fn owner_lines(
     if read.len() == count { Ok(read) } else { Err(unread()) }
 }
 
-/// The content of a line of a batch.
-struct FeedbackItem {
-    id: RecordId,
-    class: String,
-    by: Option<String>,
+/// Feedback on one of many decisions.
+pub(super) struct FeedbackItem {
+    pub(super) id: RecordId,
+    pub(super) class: String,
+    pub(super) by: Option<String>,
 }
 
 impl FeedbackItem {

@@ -9,8 +9,8 @@ use axum::extract::{Path, State};
 use axum::http::Method;
 use axum::{Extension, Json};
 use engine::{
-    REVIEW_TEXT_BYTES_MAX, ReviewCursor, ReviewError, ReviewFilter, ReviewInput, ReviewItem, ReviewOrder,
-    ReviewState,
+    DecisionFilter, KeyChoice, REVIEW_TEXT_BYTES_MAX, ReviewCursor, ReviewError, ReviewFilter, ReviewInput,
+    ReviewItem, ReviewOrder, ReviewState,
 };
 use event::Key;
 use journal::RecordId;
@@ -20,8 +20,9 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use utoipa::IntoParams;
 
-use super::feedback::{record_id, reporter};
-use super::{JsonBody, QueryParams};
+use super::decisions::DecisionPageParams;
+use super::feedback::{FeedbackItem, record_id, reporter};
+use super::{JsonBody, QueryParams, decisions, feedback};
 use crate::api::{self, PassedReviewJson, ReviewJson, ReviewKeyJson, ReviewedJson};
 use crate::core::grant::note;
 use crate::core::node::Node;
@@ -458,7 +459,8 @@ pub(crate) async fn decide_alike(
     State(node): State<Arc<Node>>,
     JsonBody(body): JsonBody<api::ReviewsDecisionJson>,
 ) -> Result<Json<api::ReviewsOutcomeJson>, HttpFailure> {
-    let api::ReviewsDecisionJson { pipeline, kind, value, by, verdict, class, limit, dry_run } = body;
+    let api::ReviewsDecisionJson { pipeline, kind, value, by, verdict, class, limit, dry_run, published } =
+        body;
     let (by, now) = (reviewer(by)?, node.now());
     let limit = limit.unwrap_or(ALIKE);
     if !(1..=ALIKE_MAX).contains(&limit) {
@@ -468,14 +470,30 @@ pub(crate) async fn decide_alike(
     note("value", value.clone());
     note("verdict", verdict.to_string());
     note("dry_run", dry_run.to_string());
+    note("published", published.to_string());
     let key = key(&node, pipeline.as_deref(), &kind, &value)?;
     let vote = ReviewInput { by: &by, verdict, class: class.as_deref() };
     let judged_by = node.pipeline(pipeline.as_deref())?;
-    node.engine.check_review_class(&judged_by, vote)?;
+    let said = node.engine.review_class(&judged_by, vote)?;
+    let found = match (published, said) {
+        (false, _) => None,
+        (true, Some(class)) => {
+            let choice = KeyChoice { kind, value };
+            Some(AcceptedEvents::with_key(&node, &judged_by.name, choice, class, limit).await?)
+        }
+        (true, None) => {
+            let detail = format!(
+                "published: the pipeline `{}` has no class of feedback that says `{verdict}`",
+                judged_by.name
+            );
+            return Err(INVALID_PARAMETER.failure(detail).help("name one in `[reports]`"));
+        }
+    };
     let plan = node.engine.plan();
     let review = &plan.node.review;
     let alike = node.engine.reviews().alike(key, (&by, verdict), limit, review, now);
-    let more = alike.has_more;
+    let more = alike.has_more || found.as_ref().is_some_and(|found| found.has_more);
+    let said_by = by.clone();
     let (items, passed_over) = if dry_run {
         (alike.waiting, alike.passed_over)
     } else {
@@ -489,9 +507,94 @@ pub(crate) async fn decide_alike(
     };
     let passed =
         |(id, why): (RecordId, ReviewError)| PassedReviewJson { id: id.to_string(), why: why.to_string() };
-    Ok(Json(api::ReviewsOutcomeJson {
+    let mut outcome = api::ReviewsOutcomeJson {
         reviews: items.iter().map(|item| ReviewJson::new(item, review, now)).collect(),
         passed_over: passed_over.into_iter().map(passed).collect(),
+        published: None,
+        absent: Vec::new(),
         more,
-    }))
+    };
+    if let Some(found) = found {
+        outcome.absent.clone_from(&found.absent);
+        let refused = if dry_run { Vec::new() } else { found.give_feedback(&node, said_by).await? };
+        let is_taken = |event: &&api::PublishedEventJson| refused.iter().all(|passed| passed.id != event.id);
+        outcome.published = Some(found.events.iter().filter(is_taken).cloned().collect());
+        outcome.passed_over.extend(refused);
+    }
+    Ok(Json(outcome))
+}
+
+/// Events with a key that were accepted without a review, and of which the last judgement is not the class that is to be said.
+struct AcceptedEvents {
+    class: String,
+    /// The newest first.
+    events: Vec<api::PublishedEventJson>,
+    has_more: bool,
+    /// The names of nodes that do not answer.
+    absent: Vec<String>,
+}
+
+impl AcceptedEvents {
+    /// Seeks them in the journals of all nodes, for a part of the time that a request has.
+    async fn with_key(
+        node: &Arc<Node>,
+        pipeline: &str,
+        key: KeyChoice,
+        class: String,
+        limit: usize,
+    ) -> Result<AcceptedEvents, HttpFailure> {
+        let end = Instant::now() + node.timeout() / 4;
+        let filter = DecisionFilter {
+            pipeline: Some(pipeline.to_owned()),
+            actions: vec![Action::Accept],
+            key: Some(key),
+            ..DecisionFilter::default()
+        };
+        let mut found = AcceptedEvents { class, events: Vec::new(), has_more: true, absent: Vec::new() };
+        let mut after = None;
+        while found.has_more && found.events.len() <= limit && Instant::now() < end {
+            let params = DecisionPageParams { facts: None, limit: Some(PAGE_MAX), after, since: None };
+            let page = decisions::page_of_all(node, filter.clone(), params).await?;
+            let is_meant = |decision: &api::ListedDecisionJson| {
+                !decision.duplicate && decision.label.as_ref() != Some(&found.class)
+            };
+            let meant = page.decisions.into_iter().filter(is_meant);
+            found.events.extend(meant.map(|decision| api::PublishedEventJson {
+                id: decision.id,
+                event_id: decision.event_id,
+                time: decision.time,
+            }));
+            for name in page.absent {
+                if !found.absent.contains(&name) {
+                    found.absent.push(name);
+                }
+            }
+            found.has_more = page.next.is_some();
+            after = page.next;
+        }
+        found.has_more |= found.events.len() > limit;
+        found.events.truncate(limit);
+        Ok(found)
+    }
+
+    /// Gives the class as feedback on each. Returns those on which it is none, with the reasons.
+    async fn give_feedback(
+        &self,
+        node: &Arc<Node>,
+        by: String,
+    ) -> Result<Vec<PassedReviewJson>, HttpFailure> {
+        let ids: Vec<String> = self.events.iter().map(|event| event.id.clone()).collect();
+        let class = self.class.clone();
+        let read = move || {
+            let item = |id: &String| {
+                Ok(FeedbackItem { id: record_id(id)?, class: class.clone(), by: Some(by.clone()) })
+            };
+            ids.iter().map(item).collect()
+        };
+        let outcomes = feedback::take_in_all(node, read, false).await?;
+        let passed = self.events.iter().zip(outcomes).filter_map(|(event, outcome)| {
+            Some(PassedReviewJson { id: event.id.clone(), why: outcome.err()?.detail })
+        });
+        Ok(passed.collect())
+    }
 }
