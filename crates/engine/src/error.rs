@@ -190,6 +190,14 @@ pub enum DecisionLookupError {
     /// An engine without a data directory keeps no journal.
     #[error("there is no journal: this engine was started without a data directory")]
     NoJournal,
+    /// The archive cannot be asked.
+    #[error("the decision may be in {address}, which cannot be asked: {why}")]
+    Archive {
+        /// The archive's address.
+        address: String,
+        /// The reason.
+        why: String,
+    },
     /// The journal.
     #[error(transparent)]
     Journal(#[from] JournalError),

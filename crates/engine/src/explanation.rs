@@ -177,21 +177,31 @@ impl Engine {
     pub fn explain(&self, id: RecordId) -> Result<Explanation, DecisionLookupError> {
         let journal = self.journal.as_ref().ok_or(DecisionLookupError::NoJournal)?;
         match journal.find(id)? {
-            Some(Record::Decision(mut row)) => {
+            Some(Record::Decision(row)) => {
                 let description = journal.description(&row.version)?;
-                let content = self.content_keys.unseal(id, &mut row, &description);
-                let decided_by = self.pipeline_of(&row.pipeline, &row.version);
-                let classifiers = self.explain_classifiers(&row, &description);
-                let decided_by = decided_by.as_deref();
-                let mut explanation = Explanation::of_row(id, *row, &description, decided_by, &self.secret);
-                explanation.classifiers = classifiers;
-                explanation.lines = self.lines_of(&explanation.pipeline);
-                explanation.note_content(content);
-                explanation.challenge = self.explain_challenge(&explanation);
-                Ok(explanation)
+                Ok(self.explain_row(id, row, &description))
             }
             _ => Err(DecisionLookupError::NoDecision(id)),
         }
+    }
+
+    /// Explains a decision by its row.
+    pub(crate) fn explain_row(
+        &self,
+        id: RecordId,
+        mut row: Box<DecisionRow>,
+        description: &VersionDescription,
+    ) -> Explanation {
+        let content = self.content_keys.unseal(id, &mut row, description);
+        let decided_by = self.pipeline_of(&row.pipeline, &row.version);
+        let classifiers = self.explain_classifiers(&row, description);
+        let decided_by = decided_by.as_deref();
+        let mut explanation = Explanation::of_row(id, *row, description, decided_by, &self.secret);
+        explanation.classifiers = classifiers;
+        explanation.lines = self.lines_of(&explanation.pipeline);
+        explanation.note_content(content);
+        explanation.challenge = self.explain_challenge(&explanation);
+        explanation
     }
 
     /// Returns the lines of a pipeline as they are now.

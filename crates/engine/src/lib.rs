@@ -18,6 +18,7 @@ mod challenge;
 mod condition;
 mod content_keys;
 mod correction;
+mod decision_archive;
 mod decision_counts;
 mod directory;
 mod drift;
@@ -56,8 +57,8 @@ mod value_posting;
 mod verification;
 
 use parking_lot::{Mutex, RwLock};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use event::{Secret, Time};
 use gate::keyring::Keyring;
@@ -78,6 +79,7 @@ pub use challenge::EarnedPass;
 pub use condition::{Impact, NodeCondition, NodeConditions};
 pub use content_keys::ContentError;
 pub use correction::{CorrectionFailure, CorrectionOrder, CorrectionProgress, RuleHit, RuleImpact};
+pub use decision_archive::{ArchivedDecision, ArchivedDecisions, DecisionArchive};
 pub use decision_counts::{DecisionSeries, SeriesBucket, SeriesError};
 pub use directory::erasure::{EraseError, ErasureReport, SnapshotErasure};
 pub use directory::exchange::{
@@ -202,6 +204,8 @@ pub struct Engine {
     /// Held where the ledger does not lock the directory.
     _lock: Option<disk::FileDevice>,
     journal: Option<Arc<Journal>>,
+    /// Asked for decisions that the journal does not have.
+    archive: OnceLock<Box<dyn DecisionArchive>>,
     /// `None` for an engine in memory.
     directory: Option<Directory>,
     /// Held while a snapshot is made.

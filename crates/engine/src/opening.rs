@@ -1,8 +1,8 @@
 //! Opening: a data directory, or nothing but memory, → an [`Engine`].
 
 use parking_lot::{Mutex, RwLock};
-use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, OnceLock};
 
 use event::Secret;
 use gate::keyring::Keyring;
@@ -158,6 +158,7 @@ impl Engine {
             sharing: Mutex::new(Some(SharingState::default())),
             _lock: lock,
             journal: Some(Arc::new(journal)),
+            archive: OnceLock::new(),
             directory: Some(directory.clone()),
             snapshot: Mutex::default(),
             trainer: Trainer::default(),
@@ -216,6 +217,7 @@ impl Engine {
             sharing: Mutex::default(),
             _lock: None,
             journal: None,
+            archive: OnceLock::new(),
             directory: None,
             snapshot: Mutex::default(),
             trainer: Trainer::default(),

@@ -1,6 +1,6 @@
 //! A journal's files as they are, read beside whoever writes them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -190,6 +190,25 @@ impl JournalArchive {
             }
         }
         Ok(None)
+    }
+
+    /// The records of these ids, as far as there are any. See [`Journal::find_all`](super::Journal::find_all).
+    pub fn find_all(&self, ids: &BTreeSet<RecordId>) -> Result<HashMap<RecordId, Record>, JournalError> {
+        let mut found = HashMap::new();
+        let Some(last) = &self.last else {
+            for id in ids {
+                found.extend(self.find(*id)?.map(|record| (*id, record)));
+            }
+            return Ok(found);
+        };
+        for ((first, file), last) in self.segments.iter().zip(last) {
+            let wanted = ids.iter().filter(|id| (first..=last).contains(id) && !found.contains_key(*id));
+            let wanted: BTreeSet<RecordId> = wanted.copied().collect();
+            if !wanted.is_empty() {
+                files::find_all(file, false, &wanted, &mut found)?;
+            }
+        }
+        Ok(found)
     }
 }
 

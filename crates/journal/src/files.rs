@@ -4,6 +4,7 @@
 //! whole as soon as it has its name, and only then does the other go: whoever does not find the one finds the other,
 //! and of two the first is whole in any case.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use disk::log::forget_tails;
@@ -14,7 +15,8 @@ use super::file::JournalFile;
 use super::format::{DamagedStretch, SegmentError};
 use super::known_files::KnownFiles;
 use super::segment::{self, BlockIter, SegmentFaults, SegmentPiece, SegmentSummary};
-use super::{Block, BlockInfo, JournalError, Record, io_error, segment_error};
+use super::visitor::FactChoice;
+use super::{Block, BlockInfo, FEW, JournalError, Record, io_error, segment_error};
 use crate::id::RecordId;
 
 /// The ending of the name of a segment of rows.
@@ -361,6 +363,34 @@ pub(super) fn find(
             Ok(None)
         }
     }
+}
+
+/// Adds the records of these ids that a segment has. A few are looked up one by one; for more each block that has some of them is
+/// read once. What is damaged is passed over. Of a segment that grows, the part that is being written is left out.
+pub(super) fn find_all(
+    file: &JournalFile,
+    growing: bool,
+    ids: &BTreeSet<RecordId>,
+    found: &mut HashMap<RecordId, Record>,
+) -> Result<(), JournalError> {
+    if ids.len() <= FEW {
+        for id in ids {
+            found.extend(find(file, 0, u64::MAX, *id)?.map(|record| (*id, record)));
+        }
+        return Ok(());
+    }
+    let Some(blocks) = SegmentBlocks::open(file, growing)? else { return Ok(()) };
+    for block in blocks.forwards() {
+        let records =
+            block.and_then(|block| block.find_all(ids, FactChoice::All).map_err(|error| block.error(error)));
+        match records {
+            Ok(records) => found.extend(records),
+            // Passed over, as where one record is looked for.
+            Err(JournalError::Damaged(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Returns a summary of what a segment holds, and of what is wrong with it. See [`segment::summary`]; of one by columns its

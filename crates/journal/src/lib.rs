@@ -605,17 +605,7 @@ impl Journal {
                 continue;
             }
             let file = JournalFile::new(&self.shared.device, name);
-            let Some(blocks) = files::SegmentBlocks::open(&file, segments.is_empty())? else { continue };
-            for block in blocks.forwards() {
-                match block.and_then(|block| {
-                    block.find_all(&wanted, FactChoice::All).map_err(|error| block.error(error))
-                }) {
-                    Ok(records) => found.extend(records),
-                    // Passed over, as where one record is looked for.
-                    Err(JournalError::Damaged(_)) => {}
-                    Err(error) => return Err(error),
-                }
-            }
+            files::find_all(&file, segments.is_empty(), &wanted, &mut found)?;
         }
         Ok(found)
     }

@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use disk::Blob;
@@ -76,6 +76,9 @@ pub enum ObjectError {
     /// The work was stopped.
     #[error("stopped")]
     Stopped,
+    /// The work has taken longer than it may.
+    #[error("{0} does not answer in time")]
+    Late(String),
 }
 
 /// A place in object storage. Cheap to clone.
@@ -84,7 +87,21 @@ pub struct ObjectBucket {
     store: Arc<dyn ObjectStore>,
     prefix: Path,
     url: Arc<str>,
-    runtime: Arc<Runtime>,
+    /// The moment up to which calls are waited for; `None` for as long as they take.
+    deadline: Option<Instant>,
+    runtime: Arc<BucketRuntime>,
+}
+
+/// The threads that wait for the network. They may be dropped anywhere, also where nothing may block.
+#[derive(Debug)]
+struct BucketRuntime(Option<Runtime>);
+
+impl Drop for BucketRuntime {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl ObjectBucket {
@@ -151,7 +168,8 @@ impl ObjectBucket {
             .enable_all()
             .build()
             .map_err(|error| ObjectError::Io { what: address.to_owned(), error })?;
-        Ok(ObjectBucket { store, prefix, url: address.into(), runtime: Arc::new(runtime) })
+        let runtime = Arc::new(BucketRuntime(Some(runtime)));
+        Ok(ObjectBucket { store, prefix, url: address.into(), deadline: None, runtime })
     }
 
     /// Returns the address.
@@ -159,8 +177,22 @@ impl ObjectBucket {
         &self.url
     }
 
-    pub(crate) fn wait<T>(&self, call: impl Future<Output = T>) -> T {
-        self.runtime.block_on(call)
+    /// Returns the same place, of which calls fail with [`ObjectError::Late`] once so much time has passed from now on.
+    pub fn within(&self, patience: Duration) -> ObjectBucket {
+        ObjectBucket { deadline: Instant::now().checked_add(patience), ..self.clone() }
+    }
+
+    pub(crate) fn wait<T>(
+        &self,
+        call: impl Future<Output = Result<T, ObjectError>>,
+    ) -> Result<T, ObjectError> {
+        let Some(runtime) = &self.runtime.0 else { return Err(ObjectError::Stopped) };
+        match self.deadline {
+            None => runtime.block_on(call),
+            Some(deadline) => runtime
+                .block_on(async { tokio::time::timeout_at(deadline.into(), call).await })
+                .unwrap_or_else(|_| Err(ObjectError::Late(self.url.to_string()))),
+        }
     }
 
     fn path(&self, name: &str) -> Result<Path, ObjectError> {

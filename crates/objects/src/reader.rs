@@ -1,11 +1,11 @@
 //! Reading a bucket as if one journal had all rows.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use event::Time;
 use futures_util::{StreamExt, TryStreamExt};
-use journal::{ArchivedFile, JournalArchive, Record, RecordId};
+use journal::{ArchivedFile, DecisionRow, JournalArchive, Record, RecordId};
 
 use crate::bucket::{AT_ONCE, ObjectBucket, ObjectError};
 use crate::device::BucketDevice;
@@ -50,10 +50,14 @@ pub struct BucketJournal {
 /// A decision that was found in a bucket.
 #[derive(Debug)]
 pub struct FoundDecision {
+    /// Its id.
+    pub id: RecordId,
     /// The node that decided.
     pub node: String,
+    /// The decision itself.
+    pub row: Box<DecisionRow>,
     /// An archive that has it, and what its rows mean.
-    pub archive: JournalArchive,
+    pub archive: Arc<JournalArchive>,
 }
 
 impl BucketJournal {
@@ -108,22 +112,65 @@ impl BucketJournal {
     /// # Errors
     /// The storage's, or what cannot be read.
     pub fn find(bucket: &ObjectBucket, id: RecordId) -> Result<Option<FoundDecision>, ObjectError> {
-        let candidates = bucket.wait(async {
+        Ok(BucketJournal::find_all(bucket, &BTreeSet::from([id]))?.pop())
+    }
+
+    /// Finds decisions by their ids, as [`BucketJournal::find`] does one, those of a file together.
+    ///
+    /// # Errors
+    /// The storage's, or what cannot be read.
+    pub fn find_all(
+        bucket: &ObjectBucket,
+        ids: &BTreeSet<RecordId>,
+    ) -> Result<Vec<FoundDecision>, ObjectError> {
+        let mut candidates = bucket.wait(async {
             let nodes = bucket.folders(layout::SEGMENTS).await?;
             let found = futures_util::stream::iter(nodes)
-                .map(|node| async move { candidates_of(bucket, &node, id).await })
+                .map(|node| async move { candidates_of(bucket, &node, ids).await })
                 .buffer_unordered(AT_ONCE)
                 .try_collect::<Vec<_>>()
                 .await?;
-            Ok::<_, ObjectError>(found.into_iter().flatten().collect::<Vec<_>>())
+            Ok(found.into_iter().flatten().collect::<Vec<_>>())
         })?;
-        for (node, file) in candidates {
-            let archive = archive_of(bucket, [&file]);
-            if let Some(Record::Decision(_)) = archive.find(id)? {
-                return Ok(Some(FoundDecision { node, archive }));
+        // Most ids say which node made them. Those of journals that never knew of others say anything.
+        candidates.sort_by_cached_key(|one| {
+            let is_of = |id: &RecordId| id.node() == one.manifest.segment.node();
+            (!one.ids.iter().any(is_of), one.manifest.node.clone(), one.manifest.segment)
+        });
+        let (mut found, mut missing) = (Vec::new(), ids.clone());
+        for SegmentCandidate { manifest, ids } in candidates {
+            let wanted: BTreeSet<RecordId> = ids.intersection(&missing).copied().collect();
+            let may_hold = |file: &ManifestFile| wanted.iter().any(|id| holds(file, *id));
+            if !manifest.files.iter().any(may_hold) {
+                continue;
+            }
+            let index = layout::segment(&manifest.node, manifest.segment, layout::INDEX);
+            // Without an index, all that may have it are looked through. One at a time is in memory.
+            let index = match bucket.wait(bucket.get(&index, INDEX_BYTES_MAX))? {
+                Some(bytes) => SegmentIndex::from_bytes(&bytes).unwrap_or_default(),
+                None => SegmentIndex::default(),
+            };
+            for (at, file) in manifest.files.iter().enumerate() {
+                let held = wanted.iter().filter(|id| holds(file, **id) && index.may_hold(at, **id));
+                let held: BTreeSet<RecordId> = held.copied().collect();
+                if held.is_empty() {
+                    continue;
+                }
+                let archive = Arc::new(archive_of(bucket, [file]));
+                for (id, record) in archive.find_all(&held)? {
+                    if let Record::Decision(row) = record
+                        && missing.remove(&id)
+                    {
+                        let (node, archive) = (manifest.node.clone(), Arc::clone(&archive));
+                        found.push(FoundDecision { id, node, row, archive });
+                    }
+                }
+            }
+            if missing.is_empty() {
+                break;
             }
         }
-        Ok(None)
+        Ok(found)
     }
 }
 
@@ -162,41 +209,46 @@ pub(crate) async fn read_manifest(
     UploadManifest::from_bytes(&bytes).map(Some).map_err(|why| bucket.unsound(name, why))
 }
 
-/// The files of a node that may have an id.
+/// A segment that may have some of the ids that are looked for.
+struct SegmentCandidate {
+    manifest: UploadManifest,
+    ids: BTreeSet<RecordId>,
+}
+
+/// The segments of a node that may have ids.
 async fn candidates_of(
     bucket: &ObjectBucket,
     node: &str,
-    id: RecordId,
-) -> Result<Vec<(String, ManifestFile)>, ObjectError> {
+    ids: &BTreeSet<RecordId>,
+) -> Result<Vec<SegmentCandidate>, ObjectError> {
     let folder = format!("{}/{node}", layout::SEGMENTS);
-    let day = layout::date(layout::day_of(id));
+    let dates = bucket.folders(&folder).await?;
     // Dates of four digits are in order as texts.
-    let days = bucket.folders(&folder).await?.into_iter().filter(|date| *date <= day);
-    let days: Vec<String> = days.collect();
-    let mut names = Vec::new();
-    for date in days.iter().rev().take(DAYS) {
+    let days: BTreeSet<String> = ids.iter().map(|id| layout::date(layout::day_of(*id))).collect();
+    let before = |day: &String| {
+        let up_to = dates.partition_point(|date| date <= day);
+        dates[up_to.saturating_sub(DAYS)..up_to].iter()
+    };
+    let wanted: BTreeSet<&String> = days.iter().flat_map(before).collect();
+    let mut names: Vec<(RecordId, String)> = Vec::new();
+    for date in wanted {
         let listed = bucket.list(&format!("{folder}/{date}")).await?;
         let segment =
             |name: &str| name.rsplit('/').next()?.strip_suffix(".manifest")?.parse::<RecordId>().ok();
         names.extend(listed.into_iter().filter_map(|(name, _)| Some((segment(&name)?, name))));
     }
-    names.retain(|(first, _)| *first <= id);
     names.sort_unstable();
-    let mut candidates = Vec::new();
-    for (segment, name) in names.iter().rev().take(SEGMENTS) {
-        let Some(manifest) = read_manifest(bucket, name).await? else { continue };
-        if !manifest.files.iter().any(|file| holds(file, id)) {
-            continue;
+    let mut segments: BTreeMap<&String, BTreeSet<RecordId>> = BTreeMap::new();
+    for id in ids {
+        let up_to = names.partition_point(|(first, _)| first <= id);
+        for (_, name) in &names[up_to.saturating_sub(SEGMENTS)..up_to] {
+            segments.entry(name).or_default().insert(*id);
         }
-        let index = layout::segment(node, *segment, layout::INDEX);
-        // Without an index, all that may have it are looked through.
-        let index = match bucket.get(&index, INDEX_BYTES_MAX).await? {
-            Some(bytes) => SegmentIndex::from_bytes(&bytes).unwrap_or_default(),
-            None => SegmentIndex::default(),
-        };
-        let files = manifest.files.into_iter().enumerate();
-        let files = files.filter(|(at, file)| holds(file, id) && index.may_hold(*at, id));
-        candidates.extend(files.map(|(_, file)| (node.to_owned(), file)));
+    }
+    let mut candidates = Vec::new();
+    for (name, ids) in segments {
+        let Some(manifest) = read_manifest(bucket, name).await? else { continue };
+        candidates.push(SegmentCandidate { manifest, ids });
     }
     Ok(candidates)
 }

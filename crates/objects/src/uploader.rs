@@ -119,9 +119,13 @@ impl UploadWork {
             if is_last {
                 return;
             }
-            self.bucket.wait(async {
+            let rest = self.bucket.wait(async {
                 let _ = tokio::time::timeout(pause, self.stop.any()).await;
+                Ok(())
             });
+            if rest.is_err() {
+                return;
+            }
         }
     }
 

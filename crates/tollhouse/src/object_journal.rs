@@ -1,7 +1,12 @@
 //! The journal of all nodes in object storage: segments are uploaded by `serve`, and commands read them.
 
 use std::collections::HashSet;
+#[cfg(feature = "object-store")]
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
+use std::sync::Arc;
+#[cfg(feature = "object-store")]
+use std::time::Duration;
 
 use event::{Shingle, Time};
 use journal::{ErasedRecords, JournalArchive, RecordId};
@@ -61,7 +66,7 @@ impl JournalOption {
     }
 
     /// Finds the archive that has a decision, if any is named.
-    pub(crate) fn find(&self, id: RecordId) -> Result<Option<JournalArchive>, CommandError> {
+    pub(crate) fn find(&self, id: RecordId) -> Result<Option<Arc<JournalArchive>>, CommandError> {
         let Some(url) = &self.journal else { return Ok(None) };
         let bucket = objects::ObjectBucket::open(url).map_err(CommandError::new)?;
         let found = objects::BucketJournal::find(&bucket, id).map_err(CommandError::new)?;
@@ -108,19 +113,60 @@ impl JournalOption {
     }
 
     /// Refuses a place in object storage.
-    pub(crate) fn find(&self, _: RecordId) -> Result<Option<JournalArchive>, CommandError> {
+    pub(crate) fn find(&self, _: RecordId) -> Result<Option<Arc<JournalArchive>>, CommandError> {
         self.refuse()
     }
 }
 
 /// The longest that a server which ends uploads what is left.
 #[cfg(feature = "object-store")]
-pub(crate) const FINISH_WITHIN: std::time::Duration = std::time::Duration::from_secs(10);
+pub(crate) const FINISH_WITHIN: Duration = Duration::from_secs(10);
 
-/// Begins to upload the segments of an engine's journal, if its configuration says where to.
+/// A bucket as the archive of an engine's decisions and those of other nodes.
+#[cfg(feature = "object-store")]
+struct BucketArchive {
+    bucket: objects::ObjectBucket,
+    /// The name of this node there.
+    node: String,
+}
+
+#[cfg(feature = "object-store")]
+impl engine::DecisionArchive for BucketArchive {
+    fn address(&self) -> &str {
+        self.bucket.url()
+    }
+
+    fn find_all(
+        &self,
+        ids: &BTreeSet<RecordId>,
+        within: Duration,
+    ) -> Result<engine::ArchivedDecisions, String> {
+        let bucket = self.bucket.within(within);
+        let found = objects::BucketJournal::find_all(&bucket, ids).map_err(|error| error.to_string())?;
+        let mut descriptions: HashMap<String, Arc<journal::VersionDescription>> = HashMap::new();
+        let mut decisions = engine::ArchivedDecisions::with_capacity(found.len());
+        for objects::FoundDecision { id, node, row, archive } in found {
+            let description = match descriptions.get(&row.version) {
+                Some(known) => Arc::clone(known),
+                None => {
+                    let read = archive.description(&row.version).map_err(|error| error.to_string())?;
+                    let read = Arc::new(read);
+                    descriptions.insert(row.version.clone(), Arc::clone(&read));
+                    read
+                }
+            };
+            let is_own = node == self.node;
+            decisions.insert(id, engine::ArchivedDecision { node, is_own, row, description });
+        }
+        Ok(decisions)
+    }
+}
+
+/// Begins to upload the segments of an engine's journal, if its configuration says where to. The engine finds there what its journal
+/// does not have.
 #[cfg(feature = "object-store")]
 pub(crate) fn upload(
-    engine: &std::sync::Arc<engine::Engine>,
+    engine: &Arc<engine::Engine>,
     clock: &server::Clock,
 ) -> Result<Option<objects::Uploader>, CommandError> {
     let settings = engine.plan().node.journal.upload.clone();
@@ -128,7 +174,8 @@ pub(crate) fn upload(
     let bucket = objects::ObjectBucket::open(&settings.url).map_err(CommandError::new)?;
     // The engine has given it one.
     let node = journal.node_name("node")?;
-    let (clock, reported) = (clock.clone(), std::sync::Arc::clone(engine));
+    let (clock, reported) = (clock.clone(), Arc::clone(engine));
+    engine.set_archive(Box::new(BucketArchive { bucket: bucket.clone(), node: node.clone() }));
     let uploads = objects::UploadSettings { node, every: settings.every, keep: settings.keep };
     let now = move || clock.certain_now();
     let report = move |fault| reported.health().set("journal-upload", engine::Impact::Degraded, fault);

@@ -28,10 +28,13 @@ mod standing;
 mod vote;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use event::{Key, Secret, Shingle, Slot, TableIndex, Time, Value};
 use futures_util::future::join_all;
-use journal::{DecisionRow, JournalError, KeyReading, Record, RecordId, ReplacedReport, ReportRecord};
+use journal::{
+    DecisionRow, JournalError, KeyReading, Record, RecordId, ReplacedReport, ReportRecord, VersionDescription,
+};
 use judge::Action;
 use stats::{
     Addition, AggregateColumn, CounterAmounts, DedupeMark, LedgerError, Observation, ObserveRequest, Origin,
@@ -75,6 +78,11 @@ pub enum FeedbackError {
     /// A decision of a pipeline that this plan does not have any more.
     #[error("the decision was made by the pipeline `{0}`, which this configuration does not have")]
     PipelineGone(String),
+    /// A decision of a node of which this one does not have the statistics.
+    #[error(
+        "the node `{0}` made the decision, and counts what is said of it: this one does not share its statistics"
+    )]
+    Foreign(String),
     /// A feedback class that the pipeline does not have.
     #[error(transparent)]
     Class(#[from] UnknownName),
@@ -265,7 +273,10 @@ impl Engine {
         now: Time,
     ) -> Result<FeedbackOutcome, FeedbackError> {
         let journal = self.journal.as_ref().ok_or(DecisionLookupError::NoJournal)?;
-        self.feedback_on(id, journal.find(id)?, said.into(), now).await
+        let Some(Record::Decision(row)) = journal.find(id)? else {
+            return Err(DecisionLookupError::NoDecision(id).into());
+        };
+        self.feedback_on(id, row, None, said.into(), now).await
     }
 
     /// Takes in what is said of many decisions, which are looked up together. What is said of one decision counts in the
@@ -295,8 +306,12 @@ impl Engine {
                 async move {
                     let mut outcomes = Vec::with_capacity(numbers.len());
                     for number in numbers {
-                        let outcome =
-                            self.feedback_on(id, known.get(&id).cloned(), said[number].1, now).await;
+                        let outcome = match known.get(&id) {
+                            Some(Record::Decision(row)) => {
+                                self.feedback_on(id, row.clone(), None, said[number].1, now).await
+                            }
+                            _ => Err(DecisionLookupError::NoDecision(id).into()),
+                        };
                         outcomes.push((number, outcome));
                     }
                     outcomes
@@ -312,18 +327,16 @@ impl Engine {
             .collect())
     }
 
-    /// Takes in what is said of a decision, of which this is known.
-    async fn feedback_on(
+    /// Takes in what is said of a decision, of which this is known. Without a description it is the journal's.
+    pub(crate) async fn feedback_on(
         &self,
         id: RecordId,
-        known: Option<Record>,
+        mut row: Box<DecisionRow>,
+        description: Option<Arc<VersionDescription>>,
         said: FeedbackInput<'_>,
         now: Time,
     ) -> Result<FeedbackOutcome, FeedbackError> {
         let journal = self.journal.as_ref().ok_or(DecisionLookupError::NoJournal)?;
-        let Some(Record::Decision(mut row)) = known else {
-            return Err(DecisionLookupError::NoDecision(id).into());
-        };
         let plan = self.plan();
         let pipeline = plan
             .pipeline(Some(&row.pipeline))
@@ -333,7 +346,10 @@ impl Engine {
         let (tokens, amounts) = match reads_facts {
             false => Default::default(),
             true => {
-                let description = journal.description(&row.version)?;
+                let description = match description {
+                    Some(description) => description,
+                    None => journal.description(&row.version)?,
+                };
                 if let Err(error) = self.content_keys.unseal(id, &mut row, &description) {
                     tracing::warn!(%id, "feedback counts for the keys of a decision, and teaches no texts: {error}");
                 }

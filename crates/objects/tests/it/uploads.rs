@@ -80,6 +80,36 @@ fn all_nodes_rows_are_there_by_pipeline_and_day() {
     assert_eq!(BucketJournal::open(&to, &web).unwrap().archive().descriptions().unwrap().len(), 2);
 }
 
+/// Ids of two nodes, feedback, and what nobody has are asked for together, a few of a file and very many.
+#[test]
+fn many_decisions_are_found_together() {
+    let parent = tempfile::tempdir().unwrap();
+    let to = bucket(&parent.path().join("bucket"));
+    for (node, count) in [(1, 7000), (2, 900)] {
+        let journal = open(&parent.path().join(format!("node{node}")));
+        fill(&journal, node, 0..count);
+        let _uploader = upload(&journal, &to, &format!("node{node}"), START + Span::hours(3));
+        wait_for_uploads(&journal);
+    }
+    let numbers: Vec<(u64, u64)> =
+        (0..300).map(|number| (1, number)).chain([(1, 6998), (2, 5), (2, 898), (3, 7), (2, 900)]).collect();
+    let ids = numbers.iter().map(|(node, number)| id(*node, *number)).collect();
+    let found = BucketJournal::find_all(&to, &ids).unwrap();
+    let is_there = |(node, number): &(u64, u64)| number % 10 != 9 && *node != 3 && *number != 900;
+    let expected: BTreeSet<_> =
+        numbers.iter().filter(|one| is_there(one)).map(|(node, number)| id(*node, *number)).collect();
+    assert_eq!(found.iter().map(|one| one.id).collect::<BTreeSet<_>>(), expected);
+    assert_eq!(found.len(), expected.len());
+    for one in &found {
+        let (node, number) = numbers.iter().find(|(node, number)| id(*node, *number) == one.id).unwrap();
+        assert_eq!((&one.node, one.row.verdict.score), (&format!("node{node}"), *number as f64));
+        assert!(one.archive.description(&one.row.version).is_ok());
+    }
+    // Nobody waits for longer than was said.
+    let late = BucketJournal::find_all(&to.within(std::time::Duration::ZERO), &ids);
+    assert!(matches!(late, Err(objects::ObjectError::Late(_))), "{late:?}");
+}
+
 #[test]
 fn feedback_comes_before_its_decision_where_the_newest_is_first() {
     let parent = tempfile::tempdir().unwrap();

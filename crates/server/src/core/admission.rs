@@ -28,6 +28,8 @@ use crate::core::problem::{HttpFailure, OVERLOADED};
 const WAITING_MAX: usize = 64;
 /// Calls that may wait for other nodes at once.
 const RELAYS: usize = 32;
+/// Calls that may wait for object storage at once. Each may have an index of a segment in memory.
+const ARCHIVES: usize = 4;
 /// Work that is not worth a rest.
 const SHORT: Duration = Duration::from_millis(20);
 /// The longest rest of a place.
@@ -84,6 +86,11 @@ impl AdmissionQueue {
     /// A gate for calls that wait for other nodes, which takes no processor.
     pub(crate) fn of_relays() -> AdmissionQueue {
         AdmissionQueue::new(["call", "calls for other nodes"], RELAYS)
+    }
+
+    /// A gate for calls that wait for object storage.
+    pub(crate) fn of_archives() -> AdmissionQueue {
+        AdmissionQueue::new(["call", "calls for object storage"], ARCHIVES)
     }
 
     /// A gate for pages of metrics: one at a time, as all of them show the same.

@@ -7,6 +7,7 @@ pub(crate) mod anomaly_look;
 pub(crate) mod anomaly_watch;
 pub(crate) mod answer_cache;
 pub(crate) mod answering;
+pub(crate) mod archive;
 pub(crate) mod audit_trail;
 pub(crate) mod auth_failures;
 pub(crate) mod backtest_work;

@@ -113,6 +113,8 @@ pub(crate) struct Node {
     pub(crate) scans: AdmissionQueue,
     /// Places for calls that look up one thing on disk.
     pub(crate) lookups: AdmissionQueue,
+    /// Places for calls that look for decisions in object storage.
+    pub(crate) archives: AdmissionQueue,
     /// The place for a change of rules.
     pub(crate) changes: AdmissionQueue,
     /// Searches in past decisions.
@@ -224,6 +226,7 @@ impl Node {
             batches,
             scans,
             lookups,
+            archives: AdmissionQueue::of_archives(),
             changes,
             searches,
             costly,

@@ -28,7 +28,9 @@ use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConf
 
 use crate::api;
 use crate::core::admission::AdmissionQueue;
-use crate::core::problem::{CONFLICT, HttpFailure, NOT_FOUND, UNAUTHORIZED, UNAVAILABLE, UNKNOWN_NAME};
+use crate::core::problem::{
+    CONFLICT, HttpFailure, NOT_APPLICABLE, NOT_FOUND, UNAUTHORIZED, UNAVAILABLE, UNKNOWN_NAME,
+};
 
 /// The interval at which a node says that it is there.
 pub(crate) const BEAT: Duration = Duration::from_millis(500);
@@ -259,6 +261,7 @@ impl NodeResponse {
         let kind = if self.status == StatusCode::BAD_REQUEST { &UNKNOWN_NAME } else { &UNAVAILABLE };
         let kind = if self.status == StatusCode::NOT_FOUND { &NOT_FOUND } else { kind };
         let kind = if self.status == StatusCode::CONFLICT { &CONFLICT } else { kind };
+        let kind = if self.status == StatusCode::UNPROCESSABLE_ENTITY { &NOT_APPLICABLE } else { kind };
         Err(kind.failure(detail).help(help.unwrap_or_default()))
     }
 }

@@ -95,6 +95,17 @@ impl HttpFailure {
         self
     }
 
+    /// Returns the cause.
+    pub(crate) fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
+    /// Returns it with another text of the cause.
+    pub(crate) fn with_detail(mut self, detail: String) -> HttpFailure {
+        self.0.detail = detail.into();
+        self
+    }
+
     /// Says when to ask again, in seconds.
     pub(crate) fn retry_after(mut self, seconds: u64) -> HttpFailure {
         self.0.retry_after = seconds;
@@ -110,6 +121,16 @@ impl HttpFailure {
     /// Returns whether it is the node's, and not the request's.
     pub(crate) fn is_own(&self) -> bool {
         self.0.kind.status.is_server_error()
+    }
+
+    /// Returns true if what was asked for is not here, or is with somebody who cannot be asked.
+    pub(crate) fn is_absent(&self) -> bool {
+        [&NOT_FOUND, &UNAVAILABLE].contains(&self.0.kind)
+    }
+
+    /// Returns true if there is nothing of what was asked for, or nothing can be done with it any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        [&NOT_FOUND, &NOT_APPLICABLE].contains(&self.0.kind)
     }
 
     /// The problem in the form of the answer.
@@ -247,6 +268,12 @@ impl From<DecisionLookupError> for HttpFailure {
             DecisionLookupError::NoDecision(_) | DecisionLookupError::NoJournal => {
                 NOT_FOUND.failure(error.to_string())
             }
+            DecisionLookupError::Archive { .. } => {
+                tracing::warn!(%error, "the archive of decisions cannot be asked");
+                UNAVAILABLE
+                    .failure(error.to_string())
+                    .help("ask again; the node's log and /readyz may say more")
+            }
             DecisionLookupError::Journal(error) => error.into(),
             DecisionLookupError::Directory(error) => internal(&error),
         }
@@ -286,6 +313,9 @@ impl From<FeedbackError> for HttpFailure {
         match error {
             FeedbackError::Lookup(error) => error.into(),
             FeedbackError::PipelineGone(_) => NOT_APPLICABLE.failure(error.to_string()),
+            FeedbackError::Foreign(_) => {
+                NOT_APPLICABLE.failure(error.to_string()).help("send it to the node that decided")
+            }
             FeedbackError::Class(error) => error.into(),
             FeedbackError::Busy => OVERLOADED.failure(error.to_string()).help("say the last of it again"),
             FeedbackError::Ledger(error) => error.into(),

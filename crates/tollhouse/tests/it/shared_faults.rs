@@ -185,12 +185,12 @@ fn complaints(server: &Server) -> u64 {
 }
 
 /// A directory that nodes upload to, and that can be taken away for a while.
-struct Bucket {
+pub(crate) struct Bucket {
     parent: tempfile::TempDir,
 }
 
 impl Bucket {
-    fn new() -> Bucket {
+    pub(crate) fn new() -> Bucket {
         let bucket = Bucket { parent: tempfile::tempdir().unwrap() };
         fs::create_dir(bucket.place()).unwrap();
         bucket
@@ -200,22 +200,22 @@ impl Bucket {
         self.parent.path().join("bucket")
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("file://{}", self.place().display())
     }
 
     /// Puts a file in the directory's place, so that nobody makes it anew.
-    fn take_away(&self) {
+    pub(crate) fn take_away(&self) {
         fs::rename(self.place(), self.parent.path().join("away")).unwrap();
         fs::write(self.place(), "").unwrap();
     }
 
-    fn bring_back(&self) {
+    pub(crate) fn bring_back(&self) {
         fs::remove_file(self.place()).unwrap();
         fs::rename(self.parent.path().join("away"), self.place()).unwrap();
     }
 
-    fn environment(&self) -> Vec<(String, String)> {
+    pub(crate) fn environment(&self) -> Vec<(String, String)> {
         let of = |name: &str, value: String| (name.to_owned(), value);
         vec![
             of("TOLLHOUSE_JOURNAL_UPLOAD", self.url()),

@@ -1,6 +1,6 @@
 //! Past decisions, and what people say about them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::Json;
@@ -49,30 +49,15 @@ pub(crate) async fn decision(
     explained(&node, &id, relayed.is_some()).await.map(Json)
 }
 
-/// Explains a decision of this node, or has the node explain it that made it.
+/// Explains a decision of this node, or has the node explain it that made it. Where that is away or has it no more, what is in the
+/// archive is explained.
 pub(crate) async fn explained(
     node: &Arc<Node>,
     id: &str,
     is_relayed: bool,
 ) -> Result<api::ExplanationJson, HttpFailure> {
     let id = record_id(id)?;
-    let engine = Arc::clone(&node.engine);
-    let explanation = node.lookups.run(node.timeout() / 2, move |_| engine.explain(id)).await?;
-    let owner = match &explanation {
-        Err(DecisionLookupError::NoDecision(_)) if !is_relayed => {
-            let target = format!("/v1/decisions/{id}");
-            node.ask_owner(
-                id.node(),
-                NodeRequest { method: Method::GET, target, content_type: None, body: Bytes::new() },
-            )
-            .await
-        }
-        _ => None,
-    };
-    let mut answer: api::ExplanationJson = match owner {
-        Some(answer) => answer?.json()?,
-        None => api::ExplanationJson::from(&explanation?),
-    };
+    let mut answer = find(node, id, is_relayed).await?;
     if let Some(grant) = RequestGrant::current() {
         grant.check_pipeline(&answer.pipeline)?;
     }
@@ -85,6 +70,31 @@ pub(crate) async fn explained(
         answer.withhold_content();
     }
     Ok(answer)
+}
+
+/// Finds a decision and explains it, whoever asks.
+async fn find(node: &Arc<Node>, id: RecordId, is_relayed: bool) -> Result<api::ExplanationJson, HttpFailure> {
+    let engine = Arc::clone(&node.engine);
+    let explanation = node.lookups.run(node.timeout() / 2, move |_| engine.explain(id)).await?;
+    let missing = match explanation {
+        Err(error @ DecisionLookupError::NoDecision(_)) if !is_relayed => HttpFailure::from(error),
+        explanation => return Ok(api::ExplanationJson::from(&explanation?)),
+    };
+    let target = format!("/v1/decisions/{id}");
+    let request = NodeRequest { method: Method::GET, target, content_type: None, body: Bytes::new() };
+    let failure = match node.ask_owner(id.node(), request).await {
+        None => missing,
+        Some(answer) => match answer.and_then(|answer| answer.json()) {
+            Err(failure) if failure.is_absent() => failure,
+            answer => return answer,
+        },
+    };
+    let Some(decision) = node.archived(BTreeSet::from([id])).await?.remove(&id) else {
+        return Err(node.unarchived(failure));
+    };
+    let engine = Arc::clone(&node.engine);
+    let explanation = node.lookups.run(node.timeout() / 2, move |_| engine.explain_archived(id, decision));
+    Ok(api::ExplanationJson::from(&explanation.await?))
 }
 
 /// Records feedback on a past decision. The same feedback by one reporter counts once; other feedback replaces it.
@@ -103,7 +113,8 @@ pub(crate) async fn feedback(
     take_in(&node, feedback, relayed.is_some()).await.map(Json)
 }
 
-/// Takes in feedback on a decision of this node, or has the node take it in that made it.
+/// Takes in feedback on a decision of this node, or has the node take it in that made it. Where that is away or has it no more, what is
+/// in the archive says which keys are meant.
 pub(crate) async fn take_in(
     node: &Arc<Node>,
     feedback: api::FeedbackJson,
@@ -111,7 +122,7 @@ pub(crate) async fn take_in(
 ) -> Result<api::FeedbackOutcomeJson, HttpFailure> {
     let id = record_id(&feedback.id)?;
     let by = reporter(feedback.by.clone())?;
-    check_pipeline_of(node, id).await?;
+    check_pipeline_of(node, id, is_relayed).await?;
     note("id", id.to_string());
     note("class", feedback.class.clone());
     note("reporter", by.clone().unwrap_or_default());
@@ -122,40 +133,130 @@ pub(crate) async fn take_in(
         Handle::current().block_on(engine.feedback(id, feedback, now))
     });
     let outcome = outcome.await?;
-    if is_of_another(&outcome) && !is_relayed {
-        let request = to_owner("/v1/feedback", JSON, std::slice::from_ref(&feedback));
-        if let Some(answer) = node.ask_owner(id.node(), request).await {
-            return answer?.json();
+    match outcome {
+        Err(error) if is_missing(&error) && !is_relayed => {
+            let item = FeedbackItem { id, class: feedback.class, by: feedback.by };
+            take_in_elsewhere(node, item, error.into()).await
         }
+        outcome => Ok(api::FeedbackOutcomeJson::new(id.to_string(), feedback.class, outcome?)),
     }
-    Ok(api::FeedbackOutcomeJson::new(id.to_string(), feedback.class, outcome?))
 }
 
-/// Has the node take feedback in that made a decision. `None` if that is no other node, or it has forgotten the decision or
-/// its pipeline.
+/// Takes in feedback on a decision that is not in this node's journal, for which this failure says so.
 ///
 /// # Errors
-/// Where the other node is away, or refuses the feedback.
+/// If nobody has the decision, or whoever has it is away or refuses the feedback.
+async fn take_in_elsewhere(
+    node: &Arc<Node>,
+    item: FeedbackItem,
+    missing: HttpFailure,
+) -> Result<api::FeedbackOutcomeJson, HttpFailure> {
+    let request = to_owner("/v1/feedback", JSON, &[item.json()]);
+    let failure = match node.ask_owner(item.id.node(), request).await {
+        None => missing,
+        Some(answer) => match answer.and_then(|answer| answer.json()) {
+            Err(failure) if failure.is_absent() => failure,
+            answer => return answer,
+        },
+    };
+    let mut outcomes = take_in_archived(node, vec![item]).await?;
+    outcomes.pop().flatten().unwrap_or_else(|| Err(node.unarchived(failure)))
+}
+
+/// Takes in feedback on decisions of the archive. The answers are in the order given; `None` for a decision that is not there.
+///
+/// # Errors
+/// If the archive cannot be asked: then nothing was taken in.
+async fn take_in_archived(
+    node: &Arc<Node>,
+    items: Vec<FeedbackItem>,
+) -> Result<Vec<Option<Result<api::FeedbackOutcomeJson, HttpFailure>>>, HttpFailure> {
+    let decisions = node.archived(items.iter().map(|item| item.id).collect()).await?;
+    if decisions.is_empty() {
+        return Ok(items.iter().map(|_| None).collect());
+    }
+    let (engine, now) = (Arc::clone(&node.engine), node.now());
+    // What is added to the journal may have to wait for its disk.
+    let work = move |_: &(dyn Fn() -> bool + Sync)| {
+        let known: Vec<&FeedbackItem> =
+            items.iter().filter(|item| decisions.contains_key(&item.id)).collect();
+        let said: Vec<(RecordId, engine::FeedbackInput<'_>)> =
+            known.iter().map(|item| (item.id, item.input())).collect();
+        let outcomes = Handle::current().block_on(engine.feedback_archived(&decisions, &said, now));
+        let mut outcomes = outcomes.into_iter();
+        let outcome = |item: &FeedbackItem| {
+            let outcome = decisions.contains_key(&item.id).then(|| outcomes.next()).flatten()?;
+            let (id, class) = (item.id.to_string(), item.class.clone());
+            Some(outcome.map(|it| api::FeedbackOutcomeJson::new(id, class, it)).map_err(HttpFailure::from))
+        };
+        items.iter().map(outcome).collect()
+    };
+    node.lookups.run(node.timeout() / 2, work).await
+}
+
+/// Takes in feedback on decisions of the archive, of whose lines nobody else has an answer.
+async fn take_in_missing(
+    node: &Arc<Node>,
+    items: Vec<(usize, FeedbackItem)>,
+    answers: &mut [Result<api::FeedbackOutcomeJson, api::ProblemJson>],
+) {
+    let absent = [StatusCode::NOT_FOUND, StatusCode::SERVICE_UNAVAILABLE].map(|status| status.as_u16());
+    let is_absent = |place: usize| match &answers[place] {
+        Ok(_) => false,
+        Err(problem) => absent.contains(&problem.status),
+    };
+    let items: Vec<(usize, FeedbackItem)> =
+        items.into_iter().filter(|(place, _)| is_absent(*place)).collect();
+    let mut items = items.into_iter();
+    loop {
+        let (places, part): (Vec<usize>, Vec<FeedbackItem>) = items.by_ref().take(ARCHIVED_AT_ONCE).unzip();
+        if part.is_empty() {
+            return;
+        }
+        let outcomes = match take_in_archived(node, part).await {
+            Ok(outcomes) => outcomes,
+            // It is not asked again for the others.
+            Err(failure) => {
+                let rest = places.into_iter().chain(items.map(|(place, _)| place));
+                rest.for_each(|place| answers[place] = Err(failure.problem()));
+                return;
+            }
+        };
+        for (place, outcome) in places.into_iter().zip(outcomes) {
+            match (outcome, &mut answers[place]) {
+                (Some(outcome), answer) => *answer = outcome.map_err(|failure| failure.problem()),
+                (None, Err(problem)) => node.add_unarchived(&mut problem.detail),
+                (None, Ok(_)) => {}
+            }
+        }
+    }
+}
+
+/// Takes in feedback on a decision that is not in this node's journal. `None` if nobody has the decision any more, or its pipeline.
+///
+/// # Errors
+/// Where another node, which has it, is away, or the feedback is refused.
 pub(super) async fn of_owner(
-    node: &Node,
+    node: &Arc<Node>,
     id: RecordId,
     feedback: api::FeedbackJson,
 ) -> Result<Option<api::FeedbackOutcomeJson>, HttpFailure> {
-    let request = to_owner("/v1/feedback", JSON, &[feedback]);
-    let Some(answer) = node.ask_owner(id.node(), request).await else { return Ok(None) };
-    let answer = answer?;
-    match answer.status {
-        StatusCode::NOT_FOUND | StatusCode::UNPROCESSABLE_ENTITY => Ok(None),
-        _ => answer.json().map(Some),
+    let item = FeedbackItem { id, class: feedback.class, by: feedback.by };
+    match take_in_elsewhere(node, item, DecisionLookupError::NoDecision(id).into()).await {
+        Err(failure) if failure.is_gone() => Ok(None),
+        outcome => outcome.map(Some),
     }
 }
 
 const JSON: &str = "application/json";
 const BATCH: &str = "/v1/feedback/batch";
 
+/// Most decisions of the archive that are in memory for one request.
+const ARCHIVED_AT_ONCE: usize = 256;
+
 /// Returns true where a decision is not in this node's journal: another node may have made it.
-fn is_of_another<T>(outcome: &Result<T, FeedbackError>) -> bool {
-    matches!(outcome, Err(FeedbackError::Lookup(DecisionLookupError::NoDecision(_))))
+fn is_missing(error: &FeedbackError) -> bool {
+    matches!(error, FeedbackError::Lookup(DecisionLookupError::NoDecision(_)))
 }
 
 /// The request by which another node takes feedback in, one object a line.
@@ -171,11 +272,9 @@ fn to_owner(target: &str, content_type: &'static str, feedback: &[api::FeedbackJ
 }
 
 /// Checks that a decision is of a pipeline that the request is for. It is read only where that is limited.
-async fn check_pipeline_of(node: &Node, id: RecordId) -> Result<(), HttpFailure> {
+async fn check_pipeline_of(node: &Arc<Node>, id: RecordId, is_relayed: bool) -> Result<(), HttpFailure> {
     let Some(grant) = RequestGrant::current().filter(|grant| grant.is_limited()) else { return Ok(()) };
-    let engine = Arc::clone(&node.engine);
-    let explanation = node.lookups.run(node.timeout() / 2, move |_| engine.explain(id)).await??;
-    grant.check_pipeline(&explanation.pipeline)
+    grant.check_pipeline(&find(node, id, is_relayed).await?.pipeline)
 }
 
 /// The parameters that say how a batch of feedback is taken in.
@@ -260,29 +359,31 @@ pub(super) async fn take_in_all(
     });
     let read: Vec<Result<_, HttpFailure>> = read.await??;
     let mut answers = Vec::with_capacity(read.len());
-    let mut elsewhere = BTreeMap::<NodeNumber, Vec<(usize, FeedbackItem)>>::new();
+    let mut elsewhere = BTreeMap::<Option<NodeNumber>, Vec<(usize, FeedbackItem)>>::new();
     for (place, line) in read.into_iter().enumerate() {
         let came = line.and_then(|(word, outcome)| {
             let (id, class) = (word.id, word.class.clone());
-            if let Some(owner) = id.node().filter(|_| !is_relayed && is_of_another(&outcome)) {
-                elsewhere.entry(owner).or_default().push((place, word));
+            if !is_relayed && outcome.as_ref().is_err_and(is_missing) {
+                elsewhere.entry(id.node()).or_default().push((place, word));
             }
             Ok(api::FeedbackOutcomeJson::new(id.to_string(), class, outcome?))
         });
         answers.push(came.map_err(|failure| failure.problem()));
     }
+    let mut missing = Vec::new();
     for (owner, items) in elsewhere {
-        let (places, items): (Vec<usize>, Vec<FeedbackItem>) = items.into_iter().unzip();
-        let asked: Vec<api::FeedbackJson> = items.into_iter().map(FeedbackItem::json).collect();
-        let Some(answer) = node.ask_owner(Some(owner), to_owner(BATCH, JSON_LINES, &asked)).await else {
-            continue;
-        };
-        let lines = answer.and_then(|answer| owner_lines(&answer, places.len()));
-        match lines {
-            Ok(lines) => places.into_iter().zip(lines).for_each(|(place, line)| answers[place] = line),
-            Err(failure) => places.into_iter().for_each(|place| answers[place] = Err(failure.problem())),
+        let asked: Vec<api::FeedbackJson> = items.iter().map(|(_, item)| item.json()).collect();
+        let answer = node.ask_owner(owner, to_owner(BATCH, JSON_LINES, &asked)).await;
+        match answer.map(|answer| answer.and_then(|answer| owner_lines(&answer, items.len()))) {
+            None => {}
+            Some(Ok(lines)) => items.iter().zip(lines).for_each(|((place, _), line)| answers[*place] = line),
+            Some(Err(failure)) => {
+                items.iter().for_each(|(place, _)| answers[*place] = Err(failure.problem()));
+            }
         }
+        missing.extend(items);
     }
+    take_in_missing(node, missing, &mut answers).await;
     Ok(answers)
 }
 
@@ -324,8 +425,8 @@ impl FeedbackItem {
         Ok(FeedbackItem { id: record_id(&feedback.id)?, by: reporter(feedback.by)?, class: feedback.class })
     }
 
-    fn json(self) -> api::FeedbackJson {
-        api::FeedbackJson { id: self.id.to_string(), class: self.class, by: self.by }
+    fn json(&self) -> api::FeedbackJson {
+        api::FeedbackJson { id: self.id.to_string(), class: self.class.clone(), by: self.by.clone() }
     }
 
     fn input(&self) -> engine::FeedbackInput<'_> {
