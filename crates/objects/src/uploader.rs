@@ -247,31 +247,44 @@ impl UploadWork {
         Ok(bytes)
     }
 
-    /// Removes this node's segments that are too old, each with its manifest at last.
+    /// Removes segments that are too old: this node's, and those of nodes that have uploaded nothing for so long. One that uploads
+    /// removes its own, by what is configured there.
     fn expire(&mut self, now: Option<Time>) -> Result<(), ObjectError> {
         let (Some(keep), Some(now)) = (self.settings.keep, now) else { return Ok(()) };
         if self.expired.is_some_and(|at| at.elapsed() < EXPIRE_EVERY) {
             return Ok(());
         }
         self.wait(async {
-            let folder = format!("{}/{}", layout::SEGMENTS, self.settings.node);
             let oldest = layout::date((now - keep).0.div_euclid(Span::days(1).0));
-            for date in self.bucket.folders(&folder).await?.into_iter().filter(|date| *date <= oldest) {
-                for (name, _) in self.bucket.list(&format!("{folder}/{date}")).await? {
-                    let Some(stem) = name.strip_suffix(".manifest") else { continue };
-                    let Some(manifest) = read_manifest(&self.bucket, &name).await? else { continue };
-                    if manifest.newest >= now - keep {
-                        continue;
+            for node in self.bucket.folders(layout::SEGMENTS).await? {
+                let folder = format!("{}/{node}", layout::SEGMENTS);
+                let dates = self.bucket.folders(&folder).await?;
+                let is_gone = dates.last().is_some_and(|last| *last < oldest);
+                if is_gone || node == self.settings.node {
+                    for date in dates.iter().filter(|date| **date <= oldest) {
+                        self.expire_day(&format!("{folder}/{date}"), now - keep).await?;
                     }
-                    let files = manifest.files.into_iter().map(|file| file.name);
-                    let files: Vec<String> = files.chain([format!("{stem}.{}", layout::INDEX)]).collect();
-                    self.bucket.remove(files).await?;
-                    self.bucket.remove([name]).await?;
                 }
             }
             Ok(())
         })?;
         self.expired = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Removes the segments of a folder whose latest arrival is before a time, each with its manifest at last.
+    async fn expire_day(&self, folder: &str, before: Time) -> Result<(), ObjectError> {
+        for (name, _) in self.bucket.list(folder).await? {
+            let Some(stem) = name.strip_suffix(".manifest") else { continue };
+            let Some(manifest) = read_manifest(&self.bucket, &name).await? else { continue };
+            if manifest.newest >= before {
+                continue;
+            }
+            let files = manifest.files.into_iter().map(|file| file.name);
+            let files: Vec<String> = files.chain([format!("{stem}.{}", layout::INDEX)]).collect();
+            self.bucket.remove(files).await?;
+            self.bucket.remove([name]).await?;
+        }
         Ok(())
     }
 }

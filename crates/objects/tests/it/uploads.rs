@@ -298,20 +298,26 @@ fn segments_in_the_bucket_become_too_old() {
     let journal = open(&home);
     fill(&journal, 1, 0..1000);
     let others = open(&parent.path().join("other"));
-    fill(&others, 2, 0..100);
-    let _others = upload(&others, &to, "other", START + Span::hours(2));
-    wait_for_uploads(&others);
-    let run = |now: Time| {
+    let _others = upload(&others, &to, "other", START + Span::days(5));
+    // What a node has that still uploads it keeps or removes itself.
+    for day in [0, 4] {
+        let first = day * 24 * 3600;
+        fill(&others, 2, first..first + 100);
+        wait_for_uploads(&others);
+    }
+    let run = |now: Time, expected: usize| {
         let _uploader = upload_kept(&journal, &to, "node", now, Some(Span::days(2)));
         wait_for_uploads(&journal);
-        let left = || records(&to, &BucketFilter::default()).len();
-        wait("old segments go", || left() == if now > START + Span::days(2) { 100 } else { 1100 });
+        wait("old segments go", || records(&to, &BucketFilter::default()).len() == expected);
     };
-    run(START + Span::hours(2));
-    run(START + Span::days(5));
+    run(START + Span::hours(2), 1200);
+    run(START + Span::days(5), 200);
     // And do not come again.
-    run(START + Span::days(5));
+    run(START + Span::days(5), 200);
     assert!(names(&place).iter().all(|name| name.contains("other") || name.contains("versions")));
+    // Of one that has uploaded nothing for as long as all is kept, nothing stays.
+    run(START + Span::days(10), 0);
+    assert!(names(&place).iter().all(|name| name.contains("versions")));
 }
 
 const HOME: &str = "TOLLHOUSE_TEST_UPLOAD_HOME";
