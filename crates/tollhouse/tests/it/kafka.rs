@@ -118,12 +118,19 @@ impl Foreign {
 struct Follower {
     server: String,
     url: String,
+    /// The flags that say which share is followed.
+    share: Vec<&'static str>,
     parent: TempDir,
 }
 
 impl Follower {
     fn new(server: &Server, url: String) -> Follower {
-        Follower { server: server.url.clone(), url, parent: tempfile::tempdir().unwrap() }
+        let (server, share) = (server.url.clone(), Vec::new());
+        Follower { server, url, share, parent: tempfile::tempdir().unwrap() }
+    }
+
+    fn of_share(self, share: &'static str) -> Follower {
+        Follower { share: vec!["--share", share], ..self }
     }
 
     fn position(&self) -> PathBuf {
@@ -133,7 +140,9 @@ impl Follower {
     fn start(&self) -> Ends {
         let said = File::options().create(true).append(true).open(self.parent.path().join("said")).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_tollhouse"))
-            .args(["follow", "--server", &self.server, &self.url, "--position"])
+            .args(["follow", "--server", &self.server, &self.url])
+            .args(&self.share)
+            .arg("--position")
             .arg(self.position())
             .stdout(Stdio::null())
             .stderr(said)
@@ -171,7 +180,8 @@ impl Follower {
     fn once(&self) -> Ran {
         let position = self.position();
         let position = position.to_str().unwrap();
-        run(["follow", "--once", "--server", &self.server, "--position", position, &self.url], "").expect(0)
+        let args = ["follow", "--once", "--server", &self.server, "--position", position, &self.url];
+        run([&args[..], &self.share].concat(), "").expect(0)
     }
 
     /// Waits until so many were seen.
@@ -237,6 +247,64 @@ fn a_topic_is_consumed_once_whatever_is_killed() {
     let said = follower.once();
     assert!(said.stderr.contains(&format!("{} events", sent + 2)), "{}", said.stderr);
     assert_eq!(seen(&server), sent + 2);
+}
+
+/// Two processes share a topic: each record is taken by one of them, also if one is killed, and of new partitions each has its own.
+#[test]
+fn a_topic_that_is_shared_is_consumed_once() {
+    let data = Data::new(&["web"]);
+    let server = Server::start(&data.path(), &[]);
+    let broker = Broker::start(4);
+    let [one, other] = ["1/2", "2/2"].map(|share| Follower::new(&server, broker.url()).of_share(share));
+    // They go on where one alone has ended.
+    let alone = Follower::new(&server, broker.url());
+    (0..4).for_each(|partition| broker.append(partition, 51..53));
+    alone.once();
+    [&one, &other].iter().for_each(|it| _ = fs::copy(alone.position(), it.position()).unwrap());
+    let mut sent = seen(&server);
+    assert_eq!(sent, 8);
+    let mut child = other.start();
+    for _ in 0..2 {
+        for partition in 0..4 {
+            broker.append(partition, 1..51);
+        }
+        sent += 200;
+        // The one takes what is its own before and after it is killed, and the other's nobody takes twice.
+        one.killed(&server);
+        let again = one.start();
+        other.wait(&mut child, &server, sent);
+        end(again, Signal::TERM);
+    }
+    assert_eq!(broker.broker.add_partitions(TOPIC, 6), 2);
+    for partition in 4..6 {
+        broker.append(partition, 1..11);
+    }
+    let again = one.start();
+    other.wait(&mut child, &server, sent + 20);
+    end(again, Signal::TERM);
+    end(child, Signal::TERM);
+    // Nothing is left for either, and neither has the other's partitions.
+    for (follower, partitions) in [(&one, [0, 2, 4]), (&other, [1, 3, 5])] {
+        let said = follower.once().stderr;
+        assert!(said.contains("0 events, 0 lines that were none"), "{said}");
+        let position: serde_json::Value = serde_json::from_str(&follower.read("position")).unwrap();
+        let kept: Vec<&String> = position["next"].as_object().unwrap().keys().collect();
+        assert_eq!(kept, partitions.map(|partition| partition.to_string()).iter().collect::<Vec<_>>());
+    }
+    assert_eq!(seen(&server), sent + 20);
+    // The position of a share is no other's.
+    let position = one.position();
+    let position = position.to_str().unwrap();
+    for share in [&["--share", "2/2"][..], &[]] {
+        let args = ["follow", "--once", "--server", &server.url, "--position", position, &one.url];
+        let ran = run([&args[..], share].concat(), "").expect(2);
+        assert!(ran.stderr.contains("the share 1/2"), "{}", ran.stderr);
+    }
+    for wrong in ["0/2", "3/2", "2"] {
+        run(["follow", "--server", &server.url, "--share", wrong, &one.url], "").expect(2);
+    }
+    let ran = run(["follow", "--server", &server.url, "--share", "1/2", position], "").expect(2);
+    assert!(ran.stderr.contains("a topic of Kafka"), "{}", ran.stderr);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A topic of Kafka, all its partitions, read without a group: how far it was taken is kept here.
+//! A topic of Kafka, all its partitions or a share of them, read without a group: how far it was taken is kept here.
 //!
 //! ```text
 //! kept offsets ─► seek ─► poll ─► handed over, answered ─► offsets kept
@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Runtime};
 
 use super::backoff::Backoff;
+use super::partition_share::PartitionShare;
 use super::{Follower, KAFKA_SCHEME, LINES_MAX, LOOK, NamedLine, read_position, write_position};
 use crate::brokers::kafka::{self, WITHIN};
 use crate::console::{printable, say};
@@ -82,6 +83,9 @@ struct TopicOffsets {
     topic: String,
     /// The topic's id, as 32 hexadecimal digits.
     id: String,
+    /// The share of its partitions that is read; `None` for all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    share: Option<PartitionShare>,
     /// The offset of each partition's next record.
     next: BTreeMap<i32, i64>,
 }
@@ -137,7 +141,7 @@ impl Follower<'_> {
             return Err(failed(fault.to_owned()));
         }
         let (mut topic, notes) =
-            KafkaTopic::open(&address, kept.clone(), begin, &security).map_err(failed)?;
+            KafkaTopic::open(&address, self.args.share, kept.clone(), begin, &security).map_err(failed)?;
         notes.iter().for_each(|note| say(printable(note)));
         let origin = Arc::from(url);
         loop {
@@ -163,12 +167,23 @@ impl KafkaTopic {
     /// Connects, and goes on where it was; what there is to be said of that.
     fn open(
         address: &KafkaAddress,
-        kept: Option<TopicOffsets>,
+        share: Option<PartitionShare>,
+        mut kept: Option<TopicOffsets>,
         begin: StartOffset,
         security: &BrokerSecurity,
     ) -> Result<(KafkaTopic, Vec<String>), String> {
         if let Some(kept) = kept.as_ref().filter(|kept| kept.topic != address.topic) {
             return Err(format!("the position is kept of the topic `{}`: name another file", kept.topic));
+        }
+        if let Some(kept) = &mut kept {
+            // What was kept of all partitions is where each share begins.
+            if let Some(other) = kept.share.filter(|other| Some(*other) != share) {
+                return Err(format!(
+                    "the position is kept of the share {other}: each share needs a file of its own"
+                ));
+            }
+            kept.share = share;
+            kept.next.retain(|partition, _| share.is_none_or(|share| share.contains(*partition)));
         }
         let runtime =
             Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
@@ -185,8 +200,11 @@ impl KafkaTopic {
         let (kafka, admin, consumer) =
             runtime.block_on(open).map_err(|error: KrafkaError| error.to_string())?;
         let is_new = kept.is_none();
-        let offsets =
-            kept.unwrap_or_else(|| TopicOffsets { topic: address.topic.clone(), ..TopicOffsets::default() });
+        let offsets = kept.unwrap_or_else(|| TopicOffsets {
+            topic: address.topic.clone(),
+            share,
+            ..TopicOffsets::default()
+        });
         let (ends, looked, damaged) = (BTreeMap::new(), Instant::now(), (0, 0, 0));
         let backoff = Backoff::new("Kafka");
         let reading = TopicReader { kafka, admin, consumer, offsets, ends, looked, backoff, damaged };
@@ -225,6 +243,13 @@ impl TopicReader {
     async fn begin(&mut self, is_new: bool, begin: StartOffset) -> krafka::Result<Vec<String>> {
         let mut notes = Vec::new();
         let (id, partitions) = self.described().await?;
+        self.assign(&partitions).await?;
+        if let Some(share) = self.offsets.share.filter(|_| partitions.is_empty()) {
+            notes.push(format!(
+                "the share {share} has no partition of the topic `{}` yet",
+                self.offsets.topic
+            ));
+        }
         if is_new {
             self.offsets.id = id;
             self.place(&partitions, begin, &mut notes).await?;
@@ -238,6 +263,10 @@ impl TopicReader {
 
     async fn next(&mut self, taken: &mut PolledRecords) -> krafka::Result<()> {
         let topic = self.offsets.topic.clone();
+        // Of new partitions a share has to learn by itself.
+        if self.offsets.share.is_some() && self.looked.elapsed() >= LOOK_AT_TOPIC {
+            self.look(&mut taken.notes).await?;
+        }
         match self.consumer.poll(LOOK).await {
             Ok(_) if self.is_another().await? => {
                 // What came is of a topic made anew, at offsets of the old one: none of it was taken.
@@ -295,6 +324,22 @@ impl TopicReader {
         Ok(())
     }
 
+    /// Has the share's partitions read, and no others, where there is a share.
+    async fn assign(&self, partitions: &[i32]) -> krafka::Result<()> {
+        let topic = &self.offsets.topic;
+        if self.offsets.share.is_none() {
+            return Ok(());
+        }
+        let mut assigned = self.consumer.assignment().await.remove(topic).unwrap_or_default();
+        let mut wanted = partitions.to_vec();
+        assigned.sort_unstable();
+        wanted.sort_unstable();
+        match assigned == wanted {
+            true => Ok(()),
+            false => self.consumer.assign(topic, wanted).await,
+        }
+    }
+
     /// The partitions that are read, and the offset of the next record of each.
     async fn assigned(&self) -> Vec<(i32, i64)> {
         let topic = &self.offsets.topic;
@@ -314,13 +359,16 @@ impl TopicReader {
         Ok(topic.is_some_and(|topic| hex(topic.topic_id) != self.offsets.id))
     }
 
-    /// The topic's id and its partitions, as a broker has them now.
+    /// The topic's id and its partitions, as a broker has them now: those of the share, if there is one.
     async fn described(&self) -> krafka::Result<(String, Vec<i32>)> {
         let topic = self.offsets.topic.as_str();
         let mut described = self.admin.describe_topics([topic], DescribeTopicsOptions::default()).await?;
         let unknown = || Err(KrafkaError::unknown_topic(topic));
         let described = described.remove(topic).unwrap_or_else(unknown)?;
-        let partitions = described.partitions.iter().map(|partition| partition.partition).collect();
+        let share = self.offsets.share;
+        let partitions = described.partitions.iter().map(|partition| partition.partition);
+        let partitions =
+            partitions.filter(|partition| share.is_none_or(|share| share.contains(*partition))).collect();
         if described.topic_id == NO_ID {
             return Err(KrafkaError::illegal_state(format!(
                 "the broker gives the topic `{topic}` no id, by which its records are told from those of others: \
@@ -335,8 +383,9 @@ impl TopicReader {
         let (id, partitions) = self.described().await?;
         self.looked = Instant::now();
         let is_anew = id != self.offsets.id;
-        if is_anew {
-            self.renew(id, &partitions, notes).await?;
+        match is_anew {
+            true => self.renew(id, &partitions, notes).await?,
+            false => self.assign(&partitions).await?,
         }
         Ok(is_anew)
     }
@@ -347,6 +396,7 @@ impl TopicReader {
             .push(format!("the topic `{}` was recreated: it is read from its beginning", self.offsets.topic));
         (self.offsets.id, self.offsets.next) = (id, BTreeMap::new());
         self.ends.clear();
+        self.assign(partitions).await?;
         self.place(partitions, StartOffset::AtFirst, notes).await
     }
 

@@ -18,6 +18,7 @@ mod broker_options;
 mod kafka;
 mod line_reader;
 mod nats;
+mod partition_share;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -41,6 +42,7 @@ use sources::{CHUNK_LINES_MAX as LINES_MAX, LINE_BYTES_MAX, NamedLine, SourceChu
 
 use self::backoff::Backoff;
 use self::line_reader::{FollowedLine, LineReader};
+use self::partition_share::PartitionShare;
 use crate::client::{ApiClient, BatchDurability, CallError, LineFormat};
 use crate::clock;
 use crate::console::{Output, printable, say};
@@ -60,6 +62,7 @@ Examples:
   tollhouse follow --server http://127.0.0.1:8377 --position old.position --once access.log.1
   tollhouse follow --server http://127.0.0.1:8377 --pipeline sshd --position at /var/log/auth.log
   tollhouse follow --server http://127.0.0.1:8377 --position at.json kafka://10.0.0.5,10.0.0.6/ads
+  tollhouse follow --server http://127.0.0.1:8377 --position 1.json --share 1/2 kafka://10.0.0.5/ads
   tollhouse follow --server http://127.0.0.1:8377 --nats nats://127.0.0.1:4222 --stream EVENTS
 
 Access logs are combined, or JSON as Caddy, Traefik and nginx write it. A pipeline with
@@ -78,6 +81,9 @@ pub(crate) struct FollowArgs {
     unit: Vec<String>,
     #[command(flatten)]
     nats: nats::NatsOptions,
+    /// Read only this share of a Kafka topic's partitions: 1/4 to 4/4 are four processes
+    #[arg(long, value_name = "I/N")]
+    share: Option<PartitionShare>,
     #[command(flatten)]
     broker: broker_options::BrokerOptions,
     /// File that keeps the positions; without it each start begins at the end
@@ -181,6 +187,12 @@ pub(crate) fn run(args: FollowArgs) -> Result<Exit, CommandError> {
     if args.broker.is_given() && args.nats.nats.is_none() && !is_kafka {
         return Err(CommandError::new("users and TLS are of a broker, and none is followed")
             .help("name a topic as kafka://HOST/TOPIC, or a server with --nats"));
+    }
+    if let Some(share) = args.share.filter(|_| args.nats.nats.is_some() || !is_kafka) {
+        return Err(CommandError::new(format_args!(
+            "--share {share} is of a topic of Kafka, and none is followed"
+        ))
+        .help("processes that name one consumer of NATS share its stream without it"));
     }
     let exit = match (&args.nats.nats, url) {
         (Some(_), _) => follow.nats()?,
