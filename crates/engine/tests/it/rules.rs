@@ -287,7 +287,8 @@ fn entries_of_sets_are_found_as_the_set_says() {
         ("/123", &["REGEX"]),
         ("/123a", &[]),
     ] {
-        let mut found = fired(&decide(&engine, "192.0.2.77", path, NOW));
+        let decision = decide(&engine, "192.0.2.77", path, NOW);
+        let mut found = fired(&decision);
         found.sort_unstable();
         assert_eq!(found, expected, "{path}");
     }
