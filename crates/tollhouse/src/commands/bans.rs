@@ -85,7 +85,7 @@ struct BanShowArgs {
 #[command(after_help = "\
 Examples:
   tollhouse bans add 192.0.2.7 --kind ip --label scanner --for 4h
-  tollhouse bans add ann --kind user --label thief --for 7d --pipeline shop --why 'signed_id 4711'
+  tollhouse bans add ann --kind user --label thief --for 7d --pipeline shop --why 'case 4711'
 
 The label is one of the pipeline with a `decision`. A ban lasts for its `keep` at most.")]
 struct BanAddArgs {

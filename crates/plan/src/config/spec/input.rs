@@ -147,7 +147,7 @@ pub(super) const ACCESS_LOG: Section = Section {
         "format",
         SettingType::Text,
         Some("\"\""),
-        "nginx's `log_format` or Apache's `LogLineFormat`: `$remote_addr [$time_local] \"$request\" $status`. Other \
+        "nginx's `log_format` or Apache's `LogFormat`: `$remote_addr [$time_local] \"$request\" $status`. Other \
         variables become the `[[field]]` of their name. Default: the usual formats",
     )],
 };
