@@ -97,7 +97,7 @@ impl FitRules {
 }
 
 /// A rule that fired on an event.
-struct RuleFiring {
+struct RuleHit {
     example: usize,
     share: f64,
     /// The sum of its group on that event, by its place among all of them, and the group.
@@ -121,7 +121,7 @@ pub fn fit_scores(rules: &FitRules, examples: &[FitExample], terms: &FitTerms) -
             let score = &mut scores[*rule];
             let mut slope = terms.prior * (*score - has);
             let mut curvature = terms.prior;
-            for RuleFiring { example, share, sum } in fired {
+            for RuleHit { example, share, sum } in fired {
                 if sum.is_some_and(|(place, group)| rules.bounded(group, sums[place]) != sums[place]) {
                     continue;
                 }
@@ -136,7 +136,7 @@ pub fn fit_scores(rules: &FitRules, examples: &[FitExample], terms: &FitTerms) -
             let most = terms.most.max(if has_share { 2.0 * has.abs() } else { has.abs() });
             let (low, high) = if has > 0.0 { (0.0, most) } else { (-most, 0.0) };
             let step = (*score + step).clamp(low, high) - *score;
-            for RuleFiring { example, share, sum } in fired {
+            for RuleHit { example, share, sum } in fired {
                 odds[*example] += match sum {
                     None => step * share,
                     Some((place, group)) => {
@@ -161,8 +161,8 @@ fn firings(
     rules: &FitRules,
     examples: &[FitExample],
     scores: &[f64],
-) -> (Vec<(usize, Vec<RuleFiring>)>, Vec<f64>) {
-    let mut by_rule: Vec<(usize, Vec<RuleFiring>)> =
+) -> (Vec<(usize, Vec<RuleHit>)>, Vec<f64>) {
+    let mut by_rule: Vec<(usize, Vec<RuleHit>)> =
         (0..rules.rules.len()).map(|rule| (rule, Vec::new())).collect();
     let mut sums: Vec<f64> = Vec::new();
     for (number, example) in examples.iter().enumerate() {
@@ -181,7 +181,7 @@ fn firings(
                 (place, group)
             });
             if *is_fitted && *score != 0.0 {
-                by_rule[*rule].1.push(RuleFiring { example: number, share, sum });
+                by_rule[*rule].1.push(RuleHit { example: number, share, sum });
             }
         }
     }

@@ -231,9 +231,14 @@ pub struct GrokPattern {
 }
 
 impl GrokPattern {
-    /// Takes it apart: its program, its fields by the numbers of their groups, and the texts that a match needs.
-    pub(crate) fn into_parts(self) -> (regex::Regex, Vec<(Arc<str>, usize)>, Vec<Vec<u8>>) {
-        (self.regex, self.fields, self.required)
+    /// The program.
+    pub(crate) fn regex(&self) -> &regex::Regex {
+        &self.regex
+    }
+
+    /// Names of fields with the numbers of their groups.
+    pub(crate) fn groups(&self) -> &[(Arc<str>, usize)] {
+        &self.fields
     }
 
     /// Names of fields, in order.

@@ -89,17 +89,17 @@ impl LinePattern {
     }
 
     /// Makes a pattern of lines of a grok pattern, whose fields are its named groups.
-    pub fn of_grok(pattern: GrokPattern) -> LinePattern {
-        let (regex, fields, required) = pattern.into_parts();
-        let group = |name: Arc<str>| match name.as_ref() {
+    pub fn of_grok(pattern: &GrokPattern) -> LinePattern {
+        let group = |name: &Arc<str>| match name.as_ref() {
             "ip" => Arc::from("ip4"),
             "host" => Arc::from("dns"),
             "port" => Arc::from("fport"),
             "id" => Arc::from("fid"),
-            _ => name,
+            _ => Arc::clone(name),
         };
-        let names = fields.into_iter().map(|(name, number)| (number, group(name))).collect();
-        LinePattern { program: Program::Grok(regex), names, required }
+        let names = pattern.groups().iter().map(|(name, number)| (*number, group(name))).collect();
+        let (program, required) = (Program::Grok(pattern.regex().clone()), pattern.required().to_vec());
+        LinePattern { program, names, required }
     }
 
     /// Names of groups with their numbers.
@@ -181,7 +181,7 @@ mod tests {
         let library = crate::grok::GrokLibrary::new();
         let pattern =
             library.compile("^%{IP:ip}:%{INT:port} %{USER:user} (?P<x>to )?%{WORD:door}$").expect("grok");
-        let pattern = LinePattern::of_grok(pattern);
+        let pattern = LinePattern::of_grok(&pattern);
         let text = "192.0.2.7:22 ann to west\n";
         let groups = pattern.search(text).expect("steps").expect("match");
         let shown = |(number, name): &(usize, Arc<str>)| {

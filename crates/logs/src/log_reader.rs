@@ -170,7 +170,7 @@ impl LogLineReader {
         let library = grok_library(patterns.grok_files.iter().map(String::as_str));
         for pattern in &patterns.grok {
             let error = |error: GrokError| LogPatternError { pattern: pattern.clone(), error: error.into() };
-            found.push(LinePattern::of_grok(library.compile(pattern).map_err(error)?));
+            found.push(LinePattern::of_grok(&library.compile(pattern).map_err(error)?));
         }
         let dates: Vec<&str> = patterns.dates.iter().map(String::as_str).collect();
         Ok(LogLineReader {

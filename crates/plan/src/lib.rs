@@ -61,7 +61,7 @@ pub use forward_auth::{FORWARD_FIELDS, ForwardField, ForwardPlan, ForwardSource}
 pub use identity_provider::{IdentityProviderPlan, OIDC_RETURN_PATH};
 pub use label_span::LabelSpan;
 pub use listener::{
-    BatchStreamPlan, EnvelopeCounting, ListenerPlan, MailEnforcement, MailFailureMode, MailPlan, MailReply,
+    BatchStreamPlan, CountedEnvelopes, ListenerPlan, MailEnforcement, MailFailureMode, MailPlan, MailReply,
     MilterPlan, PolicyPlan, Protocol, ProtocolPlan, Replies, RespPlan,
 };
 pub use node::{

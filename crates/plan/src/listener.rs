@@ -136,12 +136,12 @@ pub struct PolicyPlan {
     /// The settings that it shares with other protocols of mail servers.
     pub mail: MailPlan,
     /// The messages that are counted by their envelopes.
-    pub counting: EnvelopeCounting,
+    pub counting: CountedEnvelopes,
 }
 
 /// Messages that are counted by their envelopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EnvelopeCounting {
+pub enum CountedEnvelopes {
     /// All messages: none is counted again when it comes.
     All,
     /// Messages that are refused: what passes is counted when it comes.
@@ -442,7 +442,7 @@ fn settings(
         }),
         Protocol::Policy => {
             let counts_all = view.str("counts")? == "always";
-            let counting = if counts_all { EnvelopeCounting::All } else { EnvelopeCounting::Refused };
+            let counting = if counts_all { CountedEnvelopes::All } else { CountedEnvelopes::Refused };
             ProtocolPlan::Policy(PolicyPlan { mail: mail(pipeline)?, counting })
         }
         Protocol::Rspamd => ProtocolPlan::Rspamd(mail(pipeline)?),

@@ -414,8 +414,7 @@ mod tests {
             ("", None, false),
         ] {
             let read = number(&crate::text::plain(written));
-            let expected =
-                digits.map(|digits| PhoneNumber { digits: digits.into(), is_obfuscated: is_obfuscated });
+            let expected = digits.map(|digits| PhoneNumber { digits: digits.into(), is_obfuscated });
             assert_eq!(read, expected, "{written:?}");
         }
     }

@@ -277,7 +277,7 @@ mod tests {
         assert_eq!(read(&device, 3).unwrap().examples, examples);
     }
 
-    /// What cannot be written ends the log; the learners that are written then have it all.
+    /// A write that fails ends the log; the learners that are written then have it all.
     #[test]
     fn a_log_that_cannot_be_written_ends_there() {
         let device = written(&[]);

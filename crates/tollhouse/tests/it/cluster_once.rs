@@ -1,4 +1,4 @@
-//! What counts once among all nodes of a cluster: of the same solution, signature or form at two nodes at the same time, one is the
+//! Things that count once among all nodes of a cluster: of the same solution, signature or form at two nodes at the same time, one is the
 //! first. A pass that was earned at one node holds at the other.
 
 use std::collections::BTreeMap;

@@ -25,7 +25,7 @@ use journal::RecordId;
 use judge::Verdict;
 use plan::WITHDRAWN;
 use plan::{
-    EnvelopeCounting, MailEnforcement, MailFailureMode, MailPlan, MailReply, PipelineInput, ReportsPlan,
+    CountedEnvelopes, MailEnforcement, MailFailureMode, MailPlan, MailReply, PipelineInput, ReportsPlan,
 };
 use stats::LedgerError;
 
@@ -235,7 +235,7 @@ impl MailListener {
         caller: Caller,
         envelope: Envelope,
         id: Option<String>,
-        counting: EnvelopeCounting,
+        counting: CountedEnvelopes,
     ) -> Result<EnvelopeVerdict, DecisionFailure> {
         let started = Instant::now();
         let trace = self.node.begin_trace(started, None, false, None);
@@ -264,7 +264,7 @@ impl MailListener {
         caller: Caller,
         envelope: Envelope,
         id: Option<String>,
-        counting: EnvelopeCounting,
+        counting: CountedEnvelopes,
     ) -> Result<EnvelopeVerdict, DecisionFailure> {
         let place = self.place(caller)?;
         let pipeline = self
@@ -283,7 +283,7 @@ impl MailListener {
                 use MailReply::{Defer, Discard, Reject};
                 matches!(replies.of(verdict.action), Reject | Defer | Discard)
             };
-            if counting == EnvelopeCounting::Refused {
+            if counting == CountedEnvelopes::Refused {
                 let prepared = prepare().await?;
                 let stage = RequestTrace::during("consult");
                 let verdict = node.engine.consult(prepared).await;

@@ -10,7 +10,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plan::{EnvelopeCounting, ListenerPlan, MailPlan, MailReply};
+use plan::{CountedEnvelopes, ListenerPlan, MailPlan, MailReply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, interval_at, timeout};
 
@@ -180,7 +180,7 @@ async fn whole_envelope(
     let envelope = session.envelope();
     let line = MailLogLine::of(&envelope, session.queue_id());
     let id = session.queue_id().and_then(|queue| listener.event_id(queue));
-    let Ok(consulted) = listener.consult(caller, envelope, id, EnvelopeCounting::Refused).await else {
+    let Ok(consulted) = listener.consult(caller, envelope, id, CountedEnvelopes::Refused).await else {
         return MilterReply::Continue.encode(output);
     };
     let settings = &listener.plan.settings;

@@ -10,7 +10,7 @@ pub mod request;
 use std::sync::Arc;
 use std::time::Instant;
 
-use plan::{EnvelopeCounting, ListenerPlan, MailEnforcement, MailFailureMode, MailPlan, MailReply};
+use plan::{CountedEnvelopes, ListenerPlan, MailEnforcement, MailFailureMode, MailPlan, MailReply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
@@ -31,7 +31,7 @@ const READ_BYTES: usize = 4 << 10;
 pub(super) struct PolicyListener {
     pub(super) mail: MailListener,
     /// The messages that are counted by their envelopes.
-    pub(super) counting: EnvelopeCounting,
+    pub(super) counting: CountedEnvelopes,
 }
 
 /// Holds a conversation to its end.
