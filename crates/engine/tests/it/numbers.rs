@@ -157,7 +157,7 @@ fn what_is_kept_in_another_form_needs_another_name() {
     let home = Home::new(&config(&["ip", "user"]));
     home.see();
     let aggregate = config(&["user"])
-        + "[[kind]]\nname = \"ip\"\nof = \"ip\"\n[[statistic]]\nname = \"last\"\nkeys = [\"ip\"]\ntrack = [\"count\"]\nkeep = \"1d\"\n";
+        + "[[kind]]\nname = \"ip\"\nof = \"ip\"\n[[statistic]]\nname = \"last\"\nkeys = [\"ip\"]\naggregate = [\"count\"]\nkeep = \"1d\"\n";
     home.write(&aggregate);
     let refused = Engine::open(&home.directory, home.plan()).err().unwrap().to_string();
     assert!(refused.contains("is stored as windows `counts` of `ip`"), "{refused}");

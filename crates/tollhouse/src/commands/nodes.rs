@@ -16,8 +16,8 @@ Examples:
   tollhouse nodes forget 3                           Node 3 is gone for good
 
 A node is `away` after ten silent seconds. Lists pipelines whose versions differ between nodes, and
-shared linear models: version (the last example learned), examples behind, and examples waiting to be
-shared. Exit code 1: a node is away, takes no requests, or runs another version.")]
+shared linear models: version (the last training example learned), and how many examples are not
+learned or not shared yet. Exit code 1: a node is away, takes no requests, or runs another version.")]
 pub(crate) struct NodesArgs {
     #[command(subcommand)]
     command: Option<NodesCommand>,
