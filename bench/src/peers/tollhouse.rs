@@ -8,7 +8,7 @@ use disk::FileDevice;
 use event::{Key, Kind, Shingle, Space, Span, Time};
 use stats::{
     Addition, AggregateColumn, AggregateLayout, Catalog, CatalogBuilder, CounterAmounts, Durability,
-    EmbeddedLedger, Layout, Ledger, LogOptions, Measure, Observation, ObserveRequest, ReadingView, Tier,
+    EmbeddedLedger, Layout, Ledger, Measure, Observation, ObserveRequest, ReadingView, Tier,
 };
 
 use super::group::Background;
@@ -23,7 +23,7 @@ const UPKEEP: Duration = Duration::from_secs(10);
 
 pub(crate) fn open(opening: EngineOptions<'_>) -> Result<Box<dyn Engine>, Error> {
     let device = Arc::new(FileDevice::open(opening.directory)?);
-    let options = LogOptions {
+    let options = stats::Options {
         memory_bytes: usize::try_from(opening.memory_bytes)?,
         segment_bytes: store::log::LogOptions::SEGMENT_BYTES_MAX,
         durability: Durability::Interval(Span::seconds(1)),
@@ -121,7 +121,7 @@ impl Engine for Tollhouse {
             .chunks(ObserveRequest::OBSERVATIONS_MAX)
             .map(|keys| ObserveRequest {
                 observations: keys.iter().map(look).collect(),
-                ..Request::default()
+                ..ObserveRequest::default()
             })
             .collect();
         let outcomes = pollster::block_on(self.ledger.observe(&requests))?;

@@ -108,7 +108,7 @@ impl fmt::Display for Durability {
     }
 }
 
-/// Options of an [`Embedded`] home.
+/// Options of an [`EmbeddedLedger`].
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Budget for cells in memory, the directory of all keys, and what reading and writing them takes; a run of some thousand
