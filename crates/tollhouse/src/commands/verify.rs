@@ -26,8 +26,8 @@ Examples:
 Reads ledger and journal, and checks rules, limits, labels and configuration. No server may run on
 the directory; verify a snapshot instead. --repair first rewrites what is readable of damaged
 segments, keeps the damaged files beside them, and forgets the rest. It also drops keys whose newest
-event lies ahead of the wall clock: their limits open and their counts start from zero. Set the clock
-right before.
+event lies ahead of the wall clock: their limits open and their counts start from zero. Set the
+clock right before.
 
 Exit code 1: something is lost, or others than the owner can read or replace files.")]
 pub(crate) struct VerifyArgs {
