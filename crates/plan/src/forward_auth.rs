@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use event::Value;
+use event::{Span, Value};
 use gate::page_template::PageTemplate;
 use judge::{Network, Networks};
 
@@ -47,6 +48,28 @@ pub enum ForwardSource {
     Body,
 }
 
+/// An answer that a client gets to a request that is refused silently: it looks like the application's to one that passes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SilentAnswer {
+    /// Its status.
+    pub status: u16,
+    /// The field `Location`.
+    pub location: Option<String>,
+    /// The field `Content-Type`.
+    pub content_type: Option<String>,
+    /// The body.
+    pub body: String,
+    /// The time from the request on in which the application answers at best.
+    pub earliest: Duration,
+    /// The same at worst.
+    pub latest: Duration,
+}
+
+/// Longest time that an answer is held back. Proxies wait a little longer, by the documents, and then let the request pass.
+const SILENT_LATEST_MAX: Span = Span(200_000);
+/// Most bytes of the body of an answer to a request that is refused silently.
+const SILENT_BODY_BYTES_MAX: usize = 16 << 10;
+
 /// Most fields that are taken from a request.
 const FORWARD_FIELDS_MAX: usize = 32;
 
@@ -73,6 +96,8 @@ pub struct ForwardPlan {
     pub contact: Option<String>,
     /// The owner's layout of the page for visitors who are challenged.
     pub template: Option<Arc<PageTemplate>>,
+    /// The answer to requests that write and are refused silently; `None` if the application gives it.
+    pub silent: Option<SilentAnswer>,
     /// The field in which the proxy tells the site's load, in lower case.
     pub load_field: Option<String>,
     /// Requests a second that the site is made for.
@@ -130,11 +155,54 @@ pub(super) fn compile(
             body_max: usize::try_from(body_max).unwrap_or_default(),
             contact: view.str("contact").map(str::to_owned),
             template: template(document, name, &view, problems),
+            silent: view.table("silent").and_then(|silent| silent_answer(&silent, refuse, problems)),
             load_field: view.str("load_field").map(str::to_ascii_lowercase),
             capacity: view.float("capacity").filter(|capacity| *capacity > 0.0),
         });
     }
     plans
+}
+
+/// Reads the answer to requests that are refused silently. `None`, and a problem, if no proxy could give it.
+fn silent_answer(view: &ConfigView<'_>, refuse: i64, problems: &mut ConfigProblems) -> Option<SilentAnswer> {
+    let status = u16::try_from(view.integer("status")?).ok()?;
+    let (earliest, latest) = (view.span("earliest")?, view.span("latest")?);
+    if latest > SILENT_LATEST_MAX || earliest > latest {
+        let help = format!("`earliest` is at most `latest`, and that at most {SILENT_LATEST_MAX}");
+        problems.add(view.origin("latest"), format!("{earliest} to {latest} cannot be waited"), Some(help));
+        return None;
+    }
+    if status < 300 && refuse == 429 {
+        let message = format!("a proxy takes an answer {status} for a pass");
+        let help = "behind nginx write `refuse = 403` beside it; elsewhere use a status of 300 to 399";
+        problems.add(view.origin("status"), message, Some(help.to_owned()));
+    }
+    for key in ["location", "content_type"] {
+        let is_field =
+            |text: &str| text.len() <= 1024 && text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+        if view.str(key).is_some_and(|text| !is_field(text)) {
+            let help = "write up to 1,024 printable characters of ASCII, others percent-encoded".to_owned();
+            problems.add(view.origin(key), format!("`{key}` cannot be a header field"), Some(help));
+        }
+    }
+    if (300..400).contains(&status) && view.str("location").is_none() {
+        let help = "add `location = \"/...\"`: where the application sends a client after a form".to_owned();
+        problems.add(view.origin("status"), format!("an answer {status} has no `location`"), Some(help));
+    }
+    let body = view.str("body").unwrap_or_default();
+    if body.len() > SILENT_BODY_BYTES_MAX {
+        let help = format!("at most {SILENT_BODY_BYTES_MAX} are possible");
+        problems.add(view.origin("body"), format!("`body` has {} bytes", body.len()), Some(help));
+    }
+    let time = |span: Span| Duration::from_micros(u64::try_from(span.0).unwrap_or_default());
+    Some(SilentAnswer {
+        status,
+        location: view.str("location").map(str::to_owned),
+        content_type: view.str("content_type").map(str::to_owned),
+        body: body.to_owned(),
+        earliest: time(earliest),
+        latest: time(latest),
+    })
 }
 
 /// The owner's layout of a page; what is wrong with it is told of.

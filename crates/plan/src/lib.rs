@@ -57,7 +57,7 @@ pub use config::{
 use config::{ConfigRecipe, ConfigView};
 pub use envoy::EnvoyPlan;
 pub use failure_mode::FailureMode;
-pub use forward_auth::{FORWARD_FIELDS, ForwardField, ForwardPlan, ForwardSource};
+pub use forward_auth::{FORWARD_FIELDS, ForwardField, ForwardPlan, ForwardSource, SilentAnswer};
 pub use identity_provider::{IdentityProviderPlan, OIDC_RETURN_PATH};
 pub use label_span::LabelSpan;
 pub use listener::{

@@ -22,6 +22,11 @@ const PAGE: &str = include_str!("../../../../docs/guides/challenges.md");
 /// More that is declared and judged by the gate, which asks whoever wants a page and shows no pass.
 const MORE: &str = r#"
 [[rule]]
+name = "QUIET"
+when = "http.path == '/quiet'"
+effects = ["set shadow"]
+
+[[rule]]
 name = "BUSY"
 when = "http.path == '/busy'"
 score = 5.0
@@ -59,6 +64,7 @@ const MAIN: &str = r#"
 name = "site"
 trusted_proxies = ["127.0.0.1/32"]
 pipeline = "gate"
+silent = { location = "/shop?sent", earliest = "1ms", latest = "20ms" }
 
 [forward_auth.fields]
 tls = "header x-ja4"
@@ -69,6 +75,7 @@ name = "site_nginx"
 trusted_proxies = ["127.0.0.1/32"]
 pipeline = "gate"
 refuse = 403
+silent = { location = "/shop?sent", earliest = "1ms", latest = "20ms" }
 
 [forward_auth.fields]
 tls = "hash header x-tls"
@@ -286,6 +293,17 @@ fn assert_gated(port: u16) {
     let sent = ann.ask("POST", "/shop", &format!("{cookie}{FORM}"), "text=a-secret");
     assert!(sent.status == 200 && sent.body.ends_with("text=a-secret"), "{}\n{}", sent.head, sent.body);
     assert_eq!(Visitor { agent: "curl/8.0", ..ann }.get("/shop", &cookie).status, 401, "it was copied");
+    // What is refused silently looks sent, and was not; what only reads passes, marked for the application.
+    let quiet = ann.ask("POST", "/quiet", &format!("{cookie}{FORM}"), "text=a-secret");
+    assert_eq!((quiet.status, quiet.header("location")), (303, Some("/shop?sent")), "{}", quiet.head);
+    assert!(
+        quiet.body.is_empty() && !quiet.head.to_ascii_lowercase().contains("tollhouse"),
+        "{}",
+        quiet.head
+    );
+    let read = ann.get("/quiet", &cookie);
+    let is_marked = read.body.to_ascii_lowercase().contains("\r\ntollhouse-silent: 1\r\n");
+    assert!(read.status == 200 && is_marked, "{}\n{}", read.head, read.body);
 
     // The steps lead nowhere else in the node.
     for path in [

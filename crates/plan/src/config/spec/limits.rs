@@ -107,6 +107,21 @@ pub(super) const LIMIT: Section = Section {
     ],
 };
 
+const SILENT: &[SettingSpec] = &[
+    setting(
+        "status",
+        SettingType::Integer(200, 399),
+        Some("303"),
+        "Status of the application's answer to a form. Below 300 only behind nginx (`refuse = 403`): others take \
+        it for a pass",
+    ),
+    setting("location", SettingType::Text, None, "`Location` of a 3xx: a path of the site, or a URL"),
+    setting("content_type", SettingType::Text, None, "`Content-Type` of the body"),
+    setting("body", SettingType::Text, Some("\"\""), "Body, at most 16 KiB"),
+    required("earliest", SettingType::Span, "The application's usual time for such an answer, at best"),
+    required("latest", SettingType::Span, "At worst; at most `200ms`, as proxies wait no longer"),
+];
+
 pub(super) const FORWARD_AUTH: Section = Section {
     name: "forward_auth",
     form: SectionForm::List("name"),
@@ -166,6 +181,13 @@ pub(super) const FORWARD_AUTH: Section = Section {
             None,
             "Your own layout of the [page](../guides/challenge-page.md#your-own-layout) for challenged \
             visitors",
+        ),
+        setting(
+            "silent",
+            SettingType::Table(SILENT),
+            None,
+            "Answer to `POST`, `PUT`, `PATCH` and `DELETE` that are refused [silently](../guides/forms.md#the-gate), in place of the \
+            application's",
         ),
         setting(
             "load_field",

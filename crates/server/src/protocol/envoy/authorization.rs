@@ -36,7 +36,7 @@ use crate::protocol::grpc_transport::proto::envoy::service::auth::v3::{
 use crate::protocol::grpc_transport::proto::envoy::r#type::v3::HttpStatus;
 use crate::protocol::grpc_transport::proto::google::rpc::Status as ProtoStatus;
 use crate::protocol::site_gate::{
-    ForwardedRequest, GateQuestion, NOT_LET_THROUGH, SILENT, refused, undecided,
+    ForwardedRequest, GateQuestion, NOT_LET_THROUGH, SILENT, refused, silent_answer, undecided,
 };
 
 /// The name under which Envoy's `context_extensions` tell the `[[forward_auth]]`.
@@ -70,7 +70,7 @@ impl AuthorizationService {
             let started = Instant::now();
             let trace =
                 listener.node.begin_trace(started, Some(request.metadata().as_ref()), false, self.peer);
-            let work = check(listener, self.peer, request.into_inner());
+            let work = check(listener, self.peer, request.into_inner(), started);
             let answered = RequestTrace::bound(trace.clone(), work).await;
             if let Some(trace) = &trace {
                 let code = answered.as_ref().err().map_or(0, |status| status.code() as i32);
@@ -98,6 +98,7 @@ async fn check(
     listener: &ListenerContext<()>,
     peer: Option<IpAddr>,
     request: CheckRequest,
+    started: Instant,
 ) -> Result<CheckResponse, Status> {
     let (node, plan) = (Arc::clone(&listener.node), listener.node.engine.plan());
     let attributes = request.attributes.unwrap_or_default();
@@ -121,6 +122,7 @@ async fn check(
             }
         };
         drop(place);
+        silent_answer::wait(&response, started).await;
         response_of(response).await
     };
     match listener.within_timeout(work).await {

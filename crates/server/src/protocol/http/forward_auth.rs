@@ -83,6 +83,7 @@ fn own(uri: &Uri) -> (&str, &str) {
     params(("name" = String, Path, description = "The [[forward_auth]]; what follows it in the path, if anything, is the path of the proxy's request")),
     responses(
         (status = 200, description = "It passes. Any method is answered alike"),
+        (status = 303, description = "It does not pass, and looks as if it did: the answer of `silent`, with the status that it has there"),
         (status = 401, description = "The client is to be challenged: a page for browsers, where the pipeline has `[challenge]`. The field `Tollhouse-Challenge` has it, too", body = api::ProblemJson, content_type = "application/problem+json"),
         (status = 403, description = "It does not pass", body = api::ProblemJson, content_type = "application/problem+json"),
         (status = 429, description = "It is over a limit, or whatever `refuse` says", body = api::ProblemJson, content_type = "application/problem+json"),

@@ -39,6 +39,7 @@ use crate::protocol::http::events::{self, DECIDE};
 use crate::protocol::http::forward_auth::{self, PREFIX, PeerAddress};
 use crate::protocol::http::sessions;
 use crate::protocol::http::site_challenge;
+use crate::protocol::site_gate::silent_answer;
 
 /// The name in metrics for the route of a request that has none, or was refused before it was looked for.
 pub(crate) const OTHER: &str = "other";
@@ -75,6 +76,7 @@ pub(crate) async fn guard(State(node): State<Arc<Node>>, request: Request, next:
     } else {
         tracing::debug!(%method, route, status, micros, "answered");
     }
+    silent_answer::wait(&response, started).await;
     response
 }
 

@@ -524,7 +524,7 @@ pub(crate) async fn decide_alike(
     Ok(Json(outcome))
 }
 
-/// Events with a key that were accepted without a review, and of which the last judgement is not the class that is to be said.
+/// Events with a key that were accepted or tagged without a review, and of which the last judgement is not the class that is to be said.
 struct AcceptedEvents {
     class: String,
     /// The newest first.
@@ -546,7 +546,7 @@ impl AcceptedEvents {
         let end = Instant::now() + node.timeout() / 4;
         let filter = DecisionFilter {
             pipeline: Some(pipeline.to_owned()),
-            actions: vec![Action::Accept],
+            actions: vec![Action::Accept, Action::Tag],
             key: Some(key),
             ..DecisionFilter::default()
         };

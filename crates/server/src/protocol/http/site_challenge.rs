@@ -27,7 +27,7 @@ use crate::core::problem::{HttpFailure, METHOD_NOT_ALLOWED, NOT_FOUND, shown};
 use crate::protocol::site_gate::challenge_page::{ChallengePage, ChallengeReason, same_site};
 use crate::protocol::site_gate::{
     BASE, CHALLENGE, NOT_LET_THROUGH, PASS_COOKIE, STATUS, cookie, page, refused, seconds, shown_page,
-    spoken, wants_page,
+    silent_answer, spoken, wants_page,
 };
 
 /// The prefix of the URLs that proxies hand visitors' steps to.
@@ -87,7 +87,7 @@ struct StepFields {
     security(()),
     params(
         ("name" = String, Path, description = "The [[forward_auth]]"),
-        ("step" = String, Path, description = "`challenge`: the page, for proxies that show pages of their own; `verify`: takes a solution, by POST; `mark` and `continue`: without scripts"),
+        ("step" = String, Path, description = "`challenge`: the page, or the silent answer that `Tollhouse-Status` names, for proxies that know 401 and 403 only; `verify`: takes a solution, by POST; `mark` and `continue`: without scripts"),
     ),
     responses(
         (status = 200, description = "The picture of `mark`"),
@@ -108,6 +108,11 @@ pub(super) async fn step(
 ) -> Result<Response, HttpFailure> {
     let plan = node.engine.plan();
     let (forward, ip) = forward_of(&plan, &name, peer, &headers)?;
+    if step == "challenge"
+        && let Some(answer) = silent_answer::by_step(forward, headers.get(&STATUS))
+    {
+        return Ok(answer);
+    }
     let pipeline = forward.pipeline.as_deref().and_then(|name| plan.pipeline(Some(name)));
     let pipeline = pipeline.filter(|pipeline| pipeline.challenge.is_some());
     let Some(pipeline) = pipeline else {

@@ -56,6 +56,11 @@ impl ForwardedRequest {
         if self.query.is_empty() { self.path.clone() } else { format!("{}?{}", self.path, self.query) }
     }
 
+    /// Returns true if the request is meant to change something.
+    pub(super) fn writes(&self) -> bool {
+        ["POST", "PUT", "PATCH", "DELETE"].contains(&self.method.as_str())
+    }
+
     /// A field, by the name that limits call it.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         Some(match name {

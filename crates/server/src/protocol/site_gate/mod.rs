@@ -5,6 +5,7 @@ mod challenge_answer;
 pub(crate) mod challenge_page;
 mod forwarded_request;
 mod question;
+pub(crate) mod silent_answer;
 mod visitor_identity;
 
 pub(crate) use self::challenge_answer::{

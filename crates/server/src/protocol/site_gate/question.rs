@@ -16,6 +16,7 @@ use plan::{ForwardPlan, ForwardSource, Plan};
 
 use super::challenge_answer::{CHALLENGE, challenge_page, cookie, handed, shown_pass, wants_page};
 use super::forwarded_request::ForwardedRequest;
+use super::silent_answer;
 use super::visitor_identity::{self, VisitedTarget};
 use crate::api;
 use crate::core::node::Node;
@@ -60,7 +61,7 @@ impl GateQuestion<'_> {
             return refused(status, StatusCode::TOO_MANY_REQUESTS, "The request is over its limit", head);
         }
         let Some(pipeline) = &forward.pipeline else {
-            return answered(forward, Action::Accept, silent, head);
+            return self.answered(Action::Accept, silent, head);
         };
         let mut event = asked.event(ip);
         let rate = node.rates.count(&forward.name, node.now());
@@ -82,13 +83,13 @@ impl GateQuestion<'_> {
             Err(failure) => {
                 let (name, detail) = (&forward.name, &failure.problem().detail);
                 tracing::error!(name, detail, "a proxy's question is not decided on");
-                return answered(forward, forward.on_error.action(Action::Accept), silent, head);
+                return self.answered(forward.on_error.action(Action::Accept), silent, head);
             }
         };
         let Some(Decision { verdict, challenge, id, .. }) = decision else {
-            return answered(forward, Action::Accept, silent, head);
+            return self.answered(Action::Accept, silent, head);
         };
-        let response = answered(forward, verdict.action, silent, head);
+        let response = self.answered(verdict.action, silent, head);
         let Some(field) = challenge.and_then(|issued| handed(&issued, &id.to_string())) else {
             return response;
         };
@@ -105,6 +106,17 @@ impl GateQuestion<'_> {
         };
         response.headers_mut().insert(CHALLENGE, field);
         response
+    }
+
+    /// Returns the answer to a request by what becomes of it; `silent` if a limit refuses it silently.
+    fn answered(self, action: Action, silent: bool, head: HeaderMap) -> Response {
+        let GateQuestion { forward, asked, .. } = self;
+        let is_silent = passes(action) && (silent || action == Action::Shadow);
+        match &forward.silent {
+            // It looks like the application's, so it has none of the limits' fields.
+            Some(answer) if is_silent && asked.writes() => silent_answer::for_proxy(answer, forward.refuse),
+            _ => answered(forward, action, silent, head),
+        }
     }
 
     async fn take(self, node: &Node, plan: &Plan) -> Vec<TakeResult> {
@@ -172,6 +184,11 @@ fn load(forward: &ForwardPlan, headers: &HeaderMap, rate: f64) -> Option<f64> {
     let said = forward.load_field.as_ref().and_then(|name| headers.get(name));
     let said = said.and_then(|value| received(value.as_bytes()).trim().parse::<f64>().ok());
     said.filter(|load| load.is_finite()).or_else(|| forward.capacity.map(|capacity| rate / capacity))
+}
+
+/// Returns true if a request is handed on to the application.
+fn passes(action: Action) -> bool {
+    matches!(action, Action::Accept | Action::Tag | Action::ReviewAfter | Action::Shadow)
 }
 
 fn answered(forward: &ForwardPlan, action: Action, silent: bool, mut head: HeaderMap) -> Response {
