@@ -17,7 +17,7 @@ use crate::Engine;
 /// Most entries of a block list.
 pub const BLOCK_LIST_ENTRIES_MAX: usize = 8_000_000;
 /// Most entries of a block list that are bans: they cost some hundred bytes each.
-const BANS_MAX: usize = 1_000_000;
+const BANS_MAX: usize = 5_000_000;
 /// Parts that a network with an allowed address in it is cut into at most. Beyond it none of it is banned.
 const PARTS_MAX: usize = 256;
 

@@ -17,7 +17,7 @@ use super::sharing::{BanSharing, LiftedBan, PAGE};
 use super::target::{BanTarget, listed};
 
 /// Most keys at once, some 200 bytes each. Beyond it the one whose label ends first makes room.
-pub(crate) const KEYS_MAX: usize = 4_000_000;
+pub(crate) const KEYS_MAX: usize = 6_000_000;
 
 /// Most removals that are remembered.
 pub(super) const REMOVED_MAX: usize = 100_000;

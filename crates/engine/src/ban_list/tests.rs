@@ -343,3 +343,43 @@ fn the_table_is_bounded() {
     assert_eq!((table.held.len(), table.crowded_out), (max, 5));
     assert_eq!(table.of_value("user4").count() + table.of_value("user5").count(), 1);
 }
+
+/// With `TOLLHOUSE_KEYS=5000000` it says how much memory the list takes, and how long a look-up.
+#[test]
+fn a_look_up_is_one_search_for_each_length_of_prefix() {
+    let wanted = std::env::var("TOLLHOUSE_KEYS").ok().and_then(|keys| keys.parse::<u32>().ok());
+    let keys = wanted.unwrap_or(20_000);
+    // An odd factor, so that no two are the same.
+    let address = |at: u32| std::net::Ipv4Addr::from_bits(at.wrapping_mul(2_654_435_761));
+    let resident = || {
+        let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).unwrap_or_default() * 4096
+    };
+    let before = resident();
+    let bans = BanList::default();
+    // Not 0.0.0.0, which is this machine.
+    for chunk in (1..=keys).collect::<Vec<u32>>().chunks(10_000) {
+        bans.put(chunk.iter().map(|at| put(&address(*at).to_string(), i64::from(*at) + 60)).collect());
+    }
+    bans.put(vec![put("203.0.113.0/24", 60), put("2001:db8::/64", 60)]);
+    let is_listed =
+        |at: u32| bans.of_address(address(at).into(), NOW).iter().any(|ban| ban.scope == BanScope::Ip);
+    // Those of this machine's own network are never listed.
+    let listed = (1..=keys).filter(|at| !address(*at).is_loopback() && !address(*at).is_unspecified());
+    assert!(listed.step_by(97).all(is_listed));
+    assert!((keys + 1..keys + 1000).all(|at| !is_listed(at)));
+    assert_eq!(
+        bans.of_address([203, 0, 113, 9].into(), NOW)
+            .iter()
+            .filter(|ban| ban.scope == BanScope::Range)
+            .count(),
+        1
+    );
+    if wanted.is_some() {
+        let each = (resident() - before) / keys as usize;
+        let started = std::time::Instant::now();
+        let found = (0..1_000_000u32).filter(|at| is_listed(at.wrapping_mul(7) % (2 * keys))).count();
+        let look_up = started.elapsed() / 1_000_000;
+        println!("{keys} bans of {each} bytes: {look_up:?} a look-up, {found} found");
+    }
+}

@@ -95,7 +95,7 @@ pub(super) const BLOCK_LIST: Section = Section {
             "action",
             SettingType::Name,
             None,
-            "Put entries on the ban list with this decision, such as `ban`; at most a million. Default: \
+            "Put entries on the ban list with this decision, such as `ban`; at most five million. Default: \
             rules only",
         ),
     ],
