@@ -206,7 +206,7 @@ pub struct ReviewsDecisionJson {
     /// True to be told which these are, and decide none.
     #[serde(default)]
     pub dry_run: bool,
-    /// True to give the verdict as feedback on events, too, that were accepted without a review and have the key: the newest, at
+    /// True to give the verdict as feedback on events, too, that were accepted or tagged without a review and have the key: the newest, at
     /// most `limit`.
     #[serde(default)]
     pub published: bool,
@@ -247,7 +247,7 @@ pub struct ReviewsOutcomeJson {
     pub more: bool,
 }
 
-/// An event that was accepted without a review.
+/// An event that was accepted or tagged without a review.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = PublishedEvent)]
 pub struct PublishedEventJson {

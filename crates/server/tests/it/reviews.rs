@@ -265,7 +265,8 @@ fn all_posts_with_a_link_are_decided_as_one() {
 #[test]
 fn what_was_published_meanwhile_is_decided_with_the_reviews() {
     // Accepted with the link, before anybody looked at what has it.
-    let rule = "[[rule]]\nname = \"MANY\"\nwhen = \"followers >= 100\"\nscore = 0.0\neffects = [\"set review_before\"]\n";
+    let rule = "[[rule]]\nname = \"MANY\"\nwhen = \"followers >= 100\"\nscore = 0.0\neffects = [\"set review_before\"]\n\
+                [[rule]]\nname = \"SOME\"\nwhen = \"followers == 50\"\nscore = 0.0\neffects = [\"set tag\"]\n";
     let board = Board::new(rule);
     let server = board.start(&[]);
     let link = "https://cash.example/";
@@ -274,8 +275,10 @@ fn what_was_published_meanwhile_is_decided_with_the_reviews() {
     let accepted: Vec<String> = (1..5)
         .map(|number| {
             board.clock.set(number);
-            let (id, action) = post(&server, &format!("u{number}"), Some(link), 1);
-            assert_eq!(action, "accept");
+            // What is only marked is read by all, too.
+            let (followers, passes) = if number == 3 { (50, "tag") } else { (1, "accept") };
+            let (id, action) = post(&server, &format!("u{number}"), Some(link), followers);
+            assert_eq!(action, passes);
             id
         })
         .collect();
