@@ -7,8 +7,8 @@
 //!                          the entry's end
 //! ```
 //!
-//! Who reads hands over line by line, and a value of bytes may have line ends in it. Of an entry only what an
-//! [`EnvelopedLine`] shows is kept, and no more of a value than an event has room for.
+//! The reader takes lines one by one, and a value of bytes may have line ends in it. It keeps of an entry only what an
+//! [`EnvelopedLine`] shows, and no more of a value than an event has room for.
 
 use std::collections::BTreeMap;
 

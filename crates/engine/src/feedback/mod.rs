@@ -17,7 +17,7 @@
 //!
 //! A *thing* is what an event shares with its like ([`plan::ReportsPlan::alike`]), or else the event itself.
 //!
-//! What counts of a vote is taught to classifiers, too, after it was counted ([`crate::pipeline::trainer`]).
+//! Classifiers are taught what counts of a vote, after it was counted ([`crate::pipeline::trainer`]).
 //!
 //! The idea to weigh reporters by whom they agree with is that of the truth evaluation system of Vipul's Razor
 //! (Prakash and O'Donnell, Fighting spam with reputation systems, ACM Queue 3(9), 2005).

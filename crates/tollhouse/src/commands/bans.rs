@@ -34,6 +34,17 @@ firewalls and proxies.")]
 pub(crate) struct BansArgs {
     #[command(subcommand)]
     command: Option<BansCommand>,
+    #[command(flatten)]
+    list: BanListArgs,
+}
+
+/// Search the ban list, as `tollhouse bans` does
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tollhouse bans list
+  tollhouse bans list 198.51.100 --type ban --limit 1000")]
+struct BanListArgs {
     /// Text in the value, the label or the origin, in any case
     #[arg(value_name = "TEXT")]
     text: Option<String>,
@@ -57,6 +68,7 @@ pub(crate) struct BansArgs {
 
 #[derive(clap::Subcommand)]
 enum BansCommand {
+    List(BanListArgs),
     Show(BanShowArgs),
     Add(BanAddArgs),
     Lift(BanLiftArgs),
@@ -141,14 +153,15 @@ struct LiftLine<'a> {
 
 pub(crate) fn run(args: BansArgs) -> Result<Exit, CommandError> {
     match args.command {
-        None => list(&args),
+        None => list(&args.list),
+        Some(BansCommand::List(args)) => list(&args),
         Some(BansCommand::Show(args)) => show(&args),
         Some(BansCommand::Add(args)) => add(args),
         Some(BansCommand::Lift(args)) => lift(&args),
     }
 }
 
-fn list(args: &BansArgs) -> Result<Exit, CommandError> {
+fn list(args: &BanListArgs) -> Result<Exit, CommandError> {
     let client = args.server.client()?;
     let given = [
         ("text", &args.text),

@@ -217,10 +217,16 @@ mod tests {
         for command in Cli::command().get_subcommands() {
             let taught = command.get_after_help().is_some_and(|help| help.to_string().contains("tollhouse "));
             assert!(taught, "{} has no examples", command.get_name());
-            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            let long: Vec<&str> = help.lines().filter(|line| line.chars().count() > 100).collect();
-            assert!(long.is_empty(), "lines would be torn: {long:?}");
+            holds_short_lines(command);
         }
+    }
+
+    /// Lines of examples are not wrapped, so a terminal would tear longer ones.
+    fn holds_short_lines(command: &clap::Command) {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let long: Vec<&str> = help.lines().filter(|line| line.chars().count() > 100).collect();
+        assert!(long.is_empty(), "{}: lines would be torn: {long:?}", command.get_name());
+        command.get_subcommands().for_each(holds_short_lines);
     }
 
     /// The parts of a text that are commands of the program: in backquotes, or lines of examples.

@@ -52,7 +52,7 @@ impl RuleHitsArgs {
 #[command(after_help = "\
 Examples:
   tollhouse rules impact LARGE --last 1h --server http://127.0.0.1:8377
-  tollhouse rules impact LARGE --of 3f9c04d1a2b7e856 --server http://127.0.0.1:8377 --json | jq .alone
+  tollhouse rules impact LARGE --of 3f9c04d1a2b7e856 --server http://127.0.0.1:8377 --json
 
 Decides each event again without the rule, by the version that decided. Changes nothing.")]
 pub(crate) struct RulesImpactArgs {

@@ -175,7 +175,7 @@ Examples:
   tollhouse rules canary --node 3 --server http://127.0.0.1:8377
   tollhouse rules canary --share 0 --server http://127.0.0.1:8377     Decides for none again
 
-Events go by their first key, else by their id: an event in the share stays in it when the share grows.
+Events go by their first key, else by their id. An event stays in the share when it grows.
 `tollhouse rules compare` compares both; `promote` or `drop` ends it.")]
 pub(crate) struct RulesCanaryArgs {
     /// Share of the events, 0 to 1 [default: all events of the nodes]
