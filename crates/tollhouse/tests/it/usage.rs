@@ -165,6 +165,34 @@ fn benchmarks_print_objects() {
     }
 }
 
+#[cfg(feature = "arrow")]
+#[test]
+fn events_that_are_made_up_are_measured_under_each_distribution() {
+    for asked in ["observe", "decide"] {
+        let mut args = vec![
+            "bench", "events", "--keys", "2000", "--events", "2000", "--batch", "500", "--memory", "64",
+            "--json",
+        ];
+        args.extend((asked == "decide").then_some("--decide"));
+        let measured = run(args, "").expect(0).json();
+        let told: Vec<(&str, &str, u64)> = measured
+            .iter()
+            .map(|of| {
+                (
+                    of["asked"].as_str().unwrap(),
+                    of["distribution"].as_str().unwrap(),
+                    of["events"].as_u64().unwrap(),
+                )
+            })
+            .collect();
+        assert_eq!(told, [(asked, "zipf", 2000), (asked, "uniform", 2000)], "{measured:?}");
+        assert!(
+            measured.iter().all(|of| of["server_cpu_s_per_million_events"].as_f64().unwrap() >= 0.0),
+            "{measured:?}"
+        );
+    }
+}
+
 #[test]
 fn only_events_that_were_decided_are_measured() {
     let directory = tempfile::tempdir().unwrap();

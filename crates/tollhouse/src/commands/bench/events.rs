@@ -310,7 +310,7 @@ fn configure(args: &EventsBenchArgs, data: &Path) -> Result<(), CommandError> {
         text += &format!("[[kind]]\nname = \"{name}\"\nof = \"{name}\"\n");
     }
     text += &format!(
-        "[[statistic]]\nname = \"fixed\"\nkeys = {names:?}\ntrack = [\"first\", \"last\", \"count\"]\nkeep = \"30d\"\n"
+        "[[statistic]]\nname = \"fixed\"\nkeys = {names:?}\naggregate = [\"first\", \"last\", \"count\"]\nkeep = \"30d\"\n"
     );
     text += &format!("[ledger]\nmemory = \"{}MiB\"\ndurability = \"1s\"\n", args.memory);
     if args.decide {
