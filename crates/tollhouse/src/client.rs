@@ -26,7 +26,7 @@ use server::api::{
     SettingsJson, SimilarDecisionsJson, SinksJson, SnapshotJson, SnapshotsJson, SourcesJson, TimelineJson,
     TokensJson, TopKeysJson, ValueNoteJson, ValueNotesJson, VersionTextJson,
 };
-use ureq::http::{Method, Request, Response, StatusCode, Uri};
+use ureq::http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 use ureq::{Agent, Body};
 
 use crate::exit::CommandError;
@@ -38,6 +38,8 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// Bodies above this wait for the server to take them: one that refuses by their length closes the connection while they
 /// are sent, and its answer would be lost.
 const UNASKED_BYTES_MAX: usize = 256 << 10;
+/// Connections that are kept for further requests: as many as `follow` has requests at once.
+const IDLE_CONNECTIONS_MAX: usize = 64;
 /// Largest answer that is read.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
@@ -58,8 +60,8 @@ pub(crate) struct ApiClient {
 /// Reasons for a call without an answer.
 #[derive(Debug)]
 pub(crate) enum CallError {
-    /// The server refused it and says why.
-    Refused(Box<ProblemJson>),
+    /// The server refused it and says why, and after which time it may be asked again.
+    Refused(Box<ProblemJson>, Option<Duration>),
     /// The server is missing, or its answer could not be understood.
     Failed(CommandError),
 }
@@ -68,7 +70,7 @@ impl From<CallError> for CommandError {
     fn from(error: CallError) -> CommandError {
         match error {
             CallError::Failed(failure) => failure,
-            CallError::Refused(problem) => {
+            CallError::Refused(problem, _) => {
                 let failure = CommandError::new(&problem.detail);
                 match problem.help {
                     Some(help) => failure.help(help),
@@ -83,7 +85,7 @@ impl CallError {
     /// Returns the fault of the event, if that is the reason: the next one may do.
     pub(crate) fn of_report(self) -> Result<String, CommandError> {
         match self {
-            CallError::Refused(problem) if problem.kind.ends_with("not-applicable") => Ok(problem.detail),
+            CallError::Refused(problem, _) if problem.kind.ends_with("not-applicable") => Ok(problem.detail),
             other => other.of_event(),
         }
     }
@@ -91,14 +93,27 @@ impl CallError {
     /// Returns true if the server may take the same later.
     pub(crate) fn is_for_now(&self) -> bool {
         const FOR_NOW: [&str; 4] = ["overloaded", "unavailable", "slow-request", "slow-answer"];
-        matches!(self, CallError::Refused(problem) if FOR_NOW.iter().any(|word| problem.kind.ends_with(word)))
+        matches!(self, CallError::Refused(problem, _) if FOR_NOW.iter().any(|word| problem.kind.ends_with(word)))
+    }
+
+    /// Returns true if the server had not answered when the time for it was over: it may answer a part of it.
+    pub(crate) fn is_slow_answer(&self) -> bool {
+        matches!(self, CallError::Refused(problem, _) if problem.kind.ends_with("slow-answer"))
+    }
+
+    /// Returns the time after which the server wants to be asked again.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            CallError::Refused(_, retry_after) => *retry_after,
+            CallError::Failed(_) => None,
+        }
     }
 
     /// Returns the fault of an event, if that is the reason.
     pub(crate) fn of_event(self) -> Result<String, CommandError> {
         const OF_EVENTS: [&str; 4] = ["invalid-event", "invalid-body", "too-large", "slow-answer"];
         match self {
-            CallError::Refused(problem) if OF_EVENTS.iter().any(|word| problem.kind.ends_with(word)) => {
+            CallError::Refused(problem, _) if OF_EVENTS.iter().any(|word| problem.kind.ends_with(word)) => {
                 Ok(problem.detail)
             }
             other => Err(other.into()),
@@ -149,6 +164,8 @@ impl ApiClient {
             .http_status_as_error(false)
             .max_redirects(0)
             .proxy(None)
+            .max_idle_connections(IDLE_CONNECTIONS_MAX)
+            .max_idle_connections_per_host(IDLE_CONNECTIONS_MAX)
             .timeout_global(Some(TIMEOUT));
         // Only who needs them reads them.
         let config = if is_encrypted { config.tls_config(trust.tls()?) } else { config };
@@ -234,7 +251,7 @@ impl ApiClient {
     ) -> Result<Vec<BatchLine>, CallError> {
         let body: Vec<u8> = lines.iter().flat_map(|line| [line.as_ref(), b"\n"]).flatten().copied().collect();
         match self.decide_together(pipeline, form, held, &body) {
-            Err(CallError::Refused(problem)) if problem.kind.ends_with("too-large") => match lines {
+            Err(CallError::Refused(problem, _)) if problem.kind.ends_with("too-large") => match lines {
                 [_] => Ok(vec![BatchLine::Error(BatchError { line: 1, error: *problem })]),
                 _ => {
                     let (first, rest) = lines.split_at(lines.len() / 2);
@@ -957,16 +974,20 @@ impl ApiClient {
             return Ok(answer);
         }
         let text = self.read(&mut answer)?;
-        Err(match serde_json::from_slice(&text) {
-            Ok(problem) => CallError::Refused(Box::new(problem)),
+        let (status, retry_after) = (answer.status(), retry_after(answer.headers()));
+        let problem = match serde_json::from_slice(&text) {
+            Ok(problem) => problem,
             // Of a proxy between.
-            Err(_) if answer.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-                CallError::Refused(Box::new(too_large(body.len())))
+            Err(_) if status == StatusCode::PAYLOAD_TOO_LARGE => too_large(body.len()),
+            Err(_) if [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE].contains(&status) => {
+                unavailable(status, format!("{}{path}: {status}", self.base))
             }
             Err(_) => {
-                CallError::Failed(CommandError::new(format_args!("{}{path}: {}", self.base, answer.status())))
+                let failure = CommandError::new(format_args!("{}{path}: {status}", self.base));
+                return Err(CallError::Failed(failure));
             }
-        })
+        };
+        Err(CallError::Refused(Box::new(problem), retry_after))
     }
 
     fn read(&self, answer: &mut Response<Body>) -> Result<Vec<u8>, CallError> {
@@ -989,6 +1010,23 @@ fn too_large(bytes: usize) -> ProblemJson {
         help: None,
         problems: Vec::new(),
     }
+}
+
+fn unavailable(status: StatusCode, detail: String) -> ProblemJson {
+    ProblemJson {
+        kind: "urn:tollhouse:problem:unavailable".to_owned(),
+        title: "A proxy before the server cannot do this now".to_owned(),
+        status: status.as_u16(),
+        detail,
+        help: None,
+        problems: Vec::new(),
+    }
+}
+
+/// Returns the time after which to ask again, in the form of seconds. Dates are of a clock that may not be this one.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get("retry-after")?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
 }
 
 /// The query that names a pipeline.

@@ -43,7 +43,7 @@ pub(crate) fn run(args: HealthArgs) -> Result<Exit, CommandError> {
             out.flush()?;
             Ok(Exit::Fine)
         }
-        Err(CallError::Refused(problem)) => {
+        Err(CallError::Refused(problem, _)) => {
             say(format_args!("{}", problem.detail));
             Ok(Exit::Found)
         }

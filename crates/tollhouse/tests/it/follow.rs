@@ -1,10 +1,11 @@
 //! A log that grows, is rotated and truncated, to a server that may be away.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -373,4 +374,181 @@ fn an_attack_in_the_log_is_answered_by_the_gate() {
     println!("from the log's line to the gate's answer: {:?}", appended.elapsed());
     assert_eq!(status("192.0.2.8"), 200, "its neighbour goes on");
     end(child, Signal::TERM);
+}
+
+/// The order in which a proxy answers batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ProxyMode {
+    /// Four together, the last one first.
+    Reversed,
+    /// All but the first, whose answer is kept back.
+    FirstHeld,
+    /// Each, but so many are refused before.
+    Refusing(u32),
+}
+
+#[derive(Debug)]
+struct ProxyState {
+    mode: ProxyMode,
+    /// Batches since the mode was set, and those of them that were answered.
+    arrived: usize,
+    answered: usize,
+}
+
+/// A proxy before a server that answers batches in an order of its own.
+struct BatchProxy {
+    url: String,
+    server: String,
+    state: Mutex<ProxyState>,
+    changed: Condvar,
+}
+
+impl BatchProxy {
+    fn start(server: &Server, mode: ProxyMode) -> Arc<BatchProxy> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let proxy = Arc::new(BatchProxy {
+            url: format!("http://{}", listener.local_addr().unwrap()),
+            server: server.url.clone(),
+            state: Mutex::new(ProxyState { mode, arrived: 0, answered: 0 }),
+            changed: Condvar::new(),
+        });
+        let accepting = Arc::clone(&proxy);
+        // It ends with the tests' process.
+        std::thread::spawn(move || {
+            for connection in listener.incoming() {
+                let proxy = Arc::clone(&accepting);
+                std::thread::spawn(move || proxy.answer(connection.unwrap()));
+            }
+        });
+        proxy
+    }
+
+    fn set(&self, mode: ProxyMode) {
+        *self.state.lock().unwrap() = ProxyState { mode, arrived: 0, answered: 0 };
+        self.changed.notify_all();
+    }
+
+    /// Waits until its state is like that.
+    fn wait(&self, until: impl Fn(&ProxyState) -> bool) {
+        let state = self.state.lock().unwrap();
+        let limit = Duration::from_secs(180);
+        let (state, waited) = self.changed.wait_timeout_while(state, limit, |state| !until(state)).unwrap();
+        assert!(!waited.timed_out(), "{state:?}");
+    }
+
+    /// Answers the one request of a connection; a follower that is gone is none to answer.
+    fn answer(&self, mut connection: TcpStream) {
+        let mut reader = BufReader::new(connection.try_clone().unwrap());
+        let (mut target, mut length) = (String::new(), 0);
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            match line.split_once(':') {
+                _ if line.trim().is_empty() => break,
+                Some((name, value)) if name.eq_ignore_ascii_case("content-length") => {
+                    length = value.trim().parse().unwrap();
+                }
+                _ if target.is_empty() => target = line.split(' ').nth(1).unwrap().to_owned(),
+                _ => {}
+            }
+        }
+        let mut body = vec![0; length];
+        if reader.read_exact(&mut body).is_err() {
+            return;
+        }
+        let mut state = self.state.lock().unwrap();
+        let (mode, place) = (state.mode, state.arrived);
+        state.arrived += 1;
+        self.changed.notify_all();
+        drop(state);
+        if let ProxyMode::Refusing(refused) = mode
+            && place < refused as usize
+        {
+            let status = ["429 Too Many Requests", "503 Service Unavailable"][place % 2];
+            let answer = format!(
+                "HTTP/1.1 {status}\r\nretry-after: 0\r\nconnection: close\r\ncontent-length: 4\r\n\r\nbusy"
+            );
+            let _ = connection.write_all(answer.as_bytes());
+            return;
+        }
+        if mode == ProxyMode::Reversed {
+            // Those of the group that came later were answered, and all of the groups before.
+            let group = place - place % 4;
+            self.wait(|state| state.arrived >= group + 4 && state.answered == group + 3 - place % 4);
+        }
+        let request = ureq::post(format!("{}{target}", self.server));
+        let mut answer = request.content_type("application/x-ndjson").send(&body[..]).unwrap();
+        let text = answer.body_mut().read_to_vec().unwrap();
+        if mode == ProxyMode::FirstHeld && place == 0 {
+            self.wait(|state| state.mode != mode);
+            return;
+        }
+        let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", text.len());
+        let _ = connection.write_all(head.as_bytes()).and_then(|()| connection.write_all(&text));
+        self.state.lock().unwrap().answered += 1;
+        self.changed.notify_all();
+    }
+}
+
+#[test]
+fn several_batches_under_way_lose_and_repeat_nothing() {
+    let data = Data::new(&["web"]);
+    let server = Server::start(&data.path(), &[]);
+    let proxy = BatchProxy::start(&server, ProxyMode::Reversed);
+    let parent = tempfile::tempdir().unwrap();
+    let (log, position) = (parent.path().join("access.log"), parent.path().join("position"));
+    let follow = |once: &[&str]| {
+        let child = Command::new(env!("CARGO_BIN_EXE_tollhouse"))
+            .args(["follow", "--in-flight", "4", "--server", &proxy.url, "--position"])
+            .args([&position, &log])
+            .args(once)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Ends(child.unwrap())
+    };
+    let lines = |numbers: std::ops::Range<i64>| -> String {
+        numbers.map(|number| line(number % 60, &number.to_string())).collect()
+    };
+    // Eight batches of the follower.
+    append(&log, &lines(0..2048));
+    let child = follow(&[]);
+    wait(&server, 2048);
+    wait_for_position(&position, &log);
+    let kept = fs::read(&position).unwrap();
+    // Six more: of the first four all are counted, and the oldest has no answer.
+    proxy.set(ProxyMode::FirstHeld);
+    append(&log, &lines(2048..3584));
+    proxy.wait(|state| state.answered == 3);
+    wait(&server, 2048 + 4 * 256);
+    assert_eq!(fs::read(&position).unwrap(), kept, "nothing is passed over");
+    end(child, Signal::KILL);
+    // Another process sends them again, to a server that first has too much to do.
+    proxy.set(ProxyMode::Refusing(3));
+    let mut child = follow(&["--once"]);
+    assert!(child.0.wait().unwrap().success());
+    assert_eq!(seen(&server), 3584);
+    wait_for_position(&position, &log);
+    server.end(Signal::TERM);
+    let ran = data.run(&["export", "--format", "ndjson"], "").expect(0);
+    let mut ids: Vec<String> = ran.json().iter().map(|row| row["event_id"].to_string()).collect();
+    assert_eq!(ids.len(), 3584, "each line is in the journal");
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 3584, "and once");
+}
+
+#[test]
+fn a_pipe_is_sent_in_several_batches() {
+    let data = Data::new(&["web"]);
+    let server = Server::start(&data.path(), &[]);
+    let lines: String = (0..3000).map(|number| line(number % 60, &number.to_string())).collect();
+    let args = ["follow", "--in-flight", "3", "--batch-lines", "600", "--server", &server.url, "-"];
+    let ran = run(args, &lines).expect(0);
+    assert!(ran.stderr.contains("3000 events, 0 lines that were none"), "{}", ran.stderr);
+    assert_eq!(seen(&server), 3000);
+    let ran = run(["follow", "--batch-lines", "255", "--server", &server.url, "-"], "").expect(2);
+    assert!(ran.stderr.contains("expected 256 to 10000 lines"), "{}", ran.stderr);
 }

@@ -26,6 +26,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::backoff::Backoff;
 use super::partition_share::PartitionShare;
+use super::window::LineBatch;
 use super::{Follower, KAFKA_SCHEME, LINES_MAX, LOOK, NamedLine, read_position, write_position};
 use crate::brokers::kafka::{self, WITHIN};
 use crate::console::{printable, say};
@@ -144,19 +145,30 @@ impl Follower<'_> {
             KafkaTopic::open(&address, self.args.share, kept.clone(), begin, &security).map_err(failed)?;
         notes.iter().for_each(|note| say(printable(note)));
         let origin = Arc::from(url);
+        let (mut window, mut batch) = (self.window()?, LineBatch::default());
         loop {
             let taken = topic.take();
             taken.notes.iter().for_each(|note| say(printable(note)));
             taken.bad.iter().for_each(|why| self.bad(why));
-            self.send(&origin, taken.lines)?;
-            if let (Some(file), true) = (&self.args.position, kept.as_ref() != Some(topic.offsets())) {
-                write_position(file, topic.offsets())?;
-                kept = Some(topic.offsets().clone());
+            let is_stopped = self.interrupt.raised();
+            let is_caught_up = is_stopped || self.is_caught_up(taken.lines.len());
+            self.read_lines(&origin, taken.lines, &mut batch)?;
+            let mut confirmed = Vec::new();
+            if is_caught_up || batch.is_full(self.args.batch_lines) || self.args.in_flight > 1 {
+                confirmed = self.submit(&mut window, &mut batch, topic.offsets().clone())?;
             }
-            if self.args.once && topic.is_at_end() {
+            if is_caught_up {
+                confirmed.extend(self.settle(&mut window)?);
+            }
+            let last = confirmed.pop().filter(|last| kept.as_ref() != Some(last));
+            if let (Some(file), Some(last)) = (&self.args.position, last) {
+                write_position(file, &last)?;
+                kept = Some(last);
+            }
+            if self.args.once && is_caught_up && topic.is_at_end() {
                 return Ok(Exit::Fine);
             }
-            if self.interrupt.raised() {
+            if is_stopped {
                 return Ok(Exit::Interrupted);
             }
         }

@@ -74,8 +74,10 @@ impl LineReader {
                     return of(log_format(LogSettings::from(input), args)?);
                 }
                 // A token that may only have events decided does not see it.
-                Err(CallError::Refused(_)) if format.is_none() => break,
-                Err(error @ CallError::Refused(_)) if !error.is_for_now() => return Err(error.into()),
+                Err(error @ CallError::Refused(..)) if !error.is_for_now() => match format {
+                    None => break,
+                    Some(_) => return Err(error.into()),
+                },
                 Err(_) if interrupt.raised() => return Ok(None),
                 Err(_) => thread::sleep(AGAIN),
             }

@@ -19,12 +19,15 @@ mod kafka;
 mod line_reader;
 mod nats;
 mod partition_share;
+mod window;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -43,7 +46,8 @@ use sources::{CHUNK_LINES_MAX as LINES_MAX, LINE_BYTES_MAX, NamedLine, SourceChu
 use self::backoff::Backoff;
 use self::line_reader::{FollowedLine, LineReader};
 use self::partition_share::PartitionShare;
-use crate::client::{ApiClient, BatchDurability, CallError, LineFormat};
+use self::window::{BatchWindow, LineBatch};
+use crate::client::{ApiClient, BatchDurability, LineFormat};
 use crate::clock;
 use crate::console::{Output, printable, say};
 use crate::exit::{CommandError, Exit};
@@ -64,10 +68,13 @@ Examples:
   tollhouse follow --server http://127.0.0.1:8377 --position at.json kafka://10.0.0.5,10.0.0.6/ads
   tollhouse follow --server http://127.0.0.1:8377 --position 1.json --share 1/2 kafka://10.0.0.5/ads
   tollhouse follow --server http://127.0.0.1:8377 --nats nats://127.0.0.1:4222 --stream EVENTS
+  tollhouse follow --server http://127.0.0.1:8377 --position p --in-flight 8 --batch-lines 2000 log
 
 Access logs are combined, or JSON as Caddy, Traefik and nginx write it. A pipeline with
 `input = \"log\"` reads lines by its patterns. The command follows rotation, resumes after a
-restart, and counts nothing twice.")]
+restart, and counts nothing twice. With --in-flight 2 or more, batches may be decided in any
+order: counts come out the same, but a rule on what came before (the third failure of an address)
+may fire for another line than in the log's order.")]
 pub(crate) struct FollowArgs {
     /// Files to follow, with quoted wildcards `*`, `?` and `[...]`; kafka://HOST[:PORT][,HOST...]/TOPIC; or - for standard
     /// input
@@ -122,6 +129,12 @@ pub(crate) struct FollowArgs {
     /// Read from the beginning or the kept positions to the end, and exit
     #[arg(long)]
     once: bool,
+    /// Most lines of a request
+    #[arg(long, value_name = "N", default_value_t = LINES_MAX, value_parser = batch_lines)]
+    batch_lines: usize,
+    /// Requests under way at once; more than one may be decided in any order
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..=64))]
+    in_flight: u16,
     #[command(flatten)]
     server: TargetServerOptions,
 }
@@ -146,6 +159,8 @@ const LOOK: Duration = Duration::from_millis(250);
 const AGAIN: Duration = Duration::from_secs(1);
 /// Bad lines that are named one by one.
 const NAMED_MAX: u64 = 20;
+/// Lines of a pipe that are read ahead.
+const PIPED_MAX: usize = 1_024;
 /// Chunks after which buckets are kept.
 const KEEP_BUCKETS: u32 = 64;
 /// Most origins whose unread lines are counted one by one.
@@ -205,6 +220,15 @@ pub(crate) fn run(args: FollowArgs) -> Result<Exit, CommandError> {
     Ok(exit)
 }
 
+/// Reads the most lines of a request: at least a chunk of a source, and no more than a server takes unless it is told to.
+fn batch_lines(text: &str) -> Result<usize, String> {
+    const MOST: usize = 10_000;
+    match text.parse() {
+        Ok(lines) if (LINES_MAX..=MOST).contains(&lines) => Ok(lines),
+        _ => Err(format!("expected {LINES_MAX} to {MOST} lines")),
+    }
+}
+
 /// Returns true for what is written in place of a file.
 fn is_no_file(file: &Path) -> bool {
     file.as_os_str() == STDIN || file.to_str().is_some_and(|file| file.starts_with(KAFKA_SCHEME))
@@ -254,24 +278,35 @@ impl Follower<'_> {
     /// A pipe has no place to come back to, so its lines have no names.
     fn pipe(&mut self) -> Result<Exit, CommandError> {
         let origin: Arc<str> = Arc::from(STDIN);
-        let mut reader = BufReader::new(io::stdin());
+        let (mut window, mut batch) = (self.window()?, LineBatch::default());
+        let lines = piped_lines()?;
         loop {
-            let mut lines = Vec::new();
             // What is there already goes together; a single line does not wait for others.
-            loop {
-                let mut line = Vec::new();
-                let read = reader.by_ref().take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut line);
-                if read.map_err(|error| CommandError::new(format_args!("{STDIN}: {error}")))? == 0 {
-                    self.send(&origin, lines)?;
-                    return Ok(Exit::Fine);
-                }
-                lines.push((None, line));
-                if lines.len() == LINES_MAX || !reader.buffer().contains(&b'\n') {
-                    break;
+            let mut chunk = Vec::new();
+            while chunk.len() < LINES_MAX {
+                match lines.try_recv() {
+                    Ok(line) => chunk.push((None, line.map_err(piped_error)?)),
+                    Err(_) => break,
                 }
             }
-            self.send(&origin, lines)?;
+            let is_idle = chunk.is_empty();
+            self.read_lines(&origin, chunk, &mut batch)?;
+            if is_idle || batch.is_full(self.args.batch_lines) {
+                self.submit(&mut window, &mut batch, ())?;
+            }
+            if is_idle {
+                self.settle(&mut window)?;
+                match lines.recv_timeout(LOOK) {
+                    Ok(line) => {
+                        self.read_lines(&origin, vec![(None, line.map_err(piped_error)?)], &mut batch)?;
+                    }
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return Ok(Exit::Fine),
+                }
+            }
             if self.interrupt.raised() {
+                self.submit(&mut window, &mut batch, ())?;
+                self.settle(&mut window)?;
                 return Ok(Exit::Interrupted);
             }
         }
@@ -281,12 +316,21 @@ impl Follower<'_> {
     /// acknowledged then comes again. What is wrong with address, login or names is told at once; later the server may be away
     /// for a while.
     fn nats(&mut self) -> Result<Exit, CommandError> {
-        let source = nats::NatsSource::new(&self.args.nats, &self.args.broker)?;
+        let (lines_max, in_flight) = (self.args.batch_lines, usize::from(self.args.in_flight));
+        let source = nats::NatsSource::new(&self.args.nats, &self.args.broker, lines_max * (in_flight + 1))?;
         let (mut backoff, origin) = (Backoff::new("NATS"), Arc::from("NATS"));
         let mut consumer = Some(nats::NatsConsumer::open(&source)?);
-        while !self.interrupt.raised() {
+        let (mut window, mut batch) = (self.window()?, LineBatch::default());
+        // The acknowledgements of what is in the batch.
+        let mut taken = Vec::new();
+        loop {
+            let is_stopped = self.interrupt.raised();
             let note = match &mut consumer {
+                None if is_stopped => break,
                 None if !backoff.is_due() => {
+                    // What is to be acknowledged comes again, on another connection.
+                    self.submit(&mut window, &mut batch, mem::take(&mut taken))?;
+                    self.settle(&mut window)?;
                     thread::sleep(LOOK);
                     continue;
                 }
@@ -298,14 +342,22 @@ impl Follower<'_> {
                     Err(problem) => backoff.failed(problem.why),
                 },
                 Some(open) => {
-                    let taken = match open.take() {
-                        Ok(lines) => {
-                            self.send(&origin, lines)?;
-                            open.acknowledge()
-                        }
-                        Err(why) => Err(why),
-                    };
-                    match taken {
+                    let messages = if is_stopped { Ok(Vec::new()) } else { open.take() };
+                    let why = messages.as_ref().err().cloned();
+                    let (lines, receipts): (Vec<_>, Vec<_>) =
+                        messages.unwrap_or_default().into_iter().unzip();
+                    taken.extend(receipts);
+                    let is_caught_up = is_stopped || self.is_caught_up(lines.len());
+                    self.read_lines(&origin, lines, &mut batch)?;
+                    let mut confirmed = Vec::new();
+                    if is_caught_up || batch.is_full(lines_max) || in_flight > 1 {
+                        confirmed = self.submit(&mut window, &mut batch, mem::take(&mut taken))?;
+                    }
+                    if is_caught_up {
+                        confirmed.extend(self.settle(&mut window)?);
+                    }
+                    let acknowledged = open.acknowledge(confirmed.into_iter().flatten());
+                    match why.map_or(acknowledged, Err) {
                         Ok(()) => backoff.answered(),
                         Err(why) => backoff.failed(why),
                     }
@@ -314,6 +366,9 @@ impl Follower<'_> {
             note.iter().for_each(|note| say(printable(note)));
             if !backoff.is_due() {
                 consumer = None;
+            }
+            if is_stopped {
+                break;
             }
         }
         Ok(Exit::Interrupted)
@@ -330,7 +385,7 @@ impl Follower<'_> {
         if let (LineReader::Crowdsec(reader), Some(buckets)) = (&mut self.lines, kept.buckets.take()) {
             reader.restore(buckets, clock::now());
         }
-        // Chunks since positions were kept.
+        // Chunks since all that was read was confirmed.
         let mut unkept = 0;
         let mut journal = self.args.journald.then(|| {
             let selection =
@@ -338,6 +393,7 @@ impl Follower<'_> {
             JournalFollower::new(selection, kept.cursor.clone())
         });
         let mut files = FileFollower::new(patterns.clone(), start, kept).of_headed(self.lines.is_headed());
+        let (mut window, mut batch) = (self.window()?, LineBatch::default());
         let mut told = BTreeSet::new();
         let mut is_first = true;
         loop {
@@ -351,43 +407,48 @@ impl Follower<'_> {
                 say(printable(&problem));
                 told.insert(problem);
             }
-            let is_idle = chunk.is_none();
+            let mut is_idle = chunk.is_none();
             if let Some(chunk) = chunk {
                 if files.has_begun() {
-                    self.keep(position, &files, journal.as_ref())?;
+                    // All before it is confirmed, and so its beginning can be kept.
+                    self.submit(&mut window, &mut batch, source_positions(&files, journal.as_ref()))?;
+                    self.settle(&mut window)?;
+                    self.keep(position, &source_positions(&files, journal.as_ref()), true)?;
                 }
-                let head = self.send_chunk(chunk)?;
+                let head = self.read_chunk(chunk, &mut batch)?;
                 files.commit(head);
                 unkept += 1;
             }
-            let wait = if is_idle { files.pause() } else { Duration::ZERO };
-            match &mut journal {
-                Some(journal) => {
-                    if let Some(chunk) = journal.poll(wait) {
-                        self.send_chunk(chunk)?;
-                        journal.commit();
-                        unkept += 1;
-                    }
-                    let is_broken = journal.problem().filter(|_| self.args.once);
-                    if let Some(problem) = is_broken {
-                        return Err(CommandError::new(problem).help("is systemd running here?"));
-                    }
+            if batch.is_full(self.args.batch_lines) {
+                let behind = source_positions(&files, journal.as_ref());
+                self.pass_on(position, &mut window, &mut batch, behind)?;
+            }
+            if let Some(journal) = &mut journal {
+                let wait = if is_idle && unkept == 0 { files.pause() } else { Duration::ZERO };
+                if let Some(chunk) = journal.poll(wait) {
+                    self.read_chunk(chunk, &mut batch)?;
+                    journal.commit();
+                    (is_idle, unkept) = (false, unkept + 1);
                 }
-                None if is_idle && !self.args.once => files.wait(),
-                None => {}
+                let is_broken = journal.problem().filter(|_| self.args.once);
+                if let Some(problem) = is_broken {
+                    return Err(CommandError::new(problem).help("is systemd running here?"));
+                }
+            } else if is_idle && unkept == 0 && !self.args.once {
+                files.wait();
             }
             let is_stopped = self.interrupt.raised();
             // Buckets are large. What is read again after a crash goes through those of then, and comes to the same events.
-            let is_due = unkept >= KEEP_BUCKETS || is_idle || is_stopped || !self.has_buckets();
-            if unkept > 0 && is_due {
-                unkept = 0;
-                self.keep(position, &files, journal.as_ref())?;
-            }
-            if self.args.once
-                && is_idle
-                && unkept == 0
-                && journal.as_ref().is_none_or(JournalFollower::is_at_end)
-            {
+            let is_due = is_idle || is_stopped || (self.has_buckets() && unkept >= KEEP_BUCKETS);
+            if unkept > 0 && (is_due || batch.is_full(self.args.batch_lines)) {
+                let behind = source_positions(&files, journal.as_ref());
+                self.pass_on(position, &mut window, &mut batch, behind)?;
+                if is_due {
+                    unkept = 0;
+                    self.settle(&mut window)?;
+                    self.keep(position, &source_positions(&files, journal.as_ref()), true)?;
+                }
+            } else if self.args.once && is_idle && journal.as_ref().is_none_or(JournalFollower::is_at_end) {
                 return Ok(Exit::Fine);
             }
             if is_stopped {
@@ -400,20 +461,37 @@ impl Follower<'_> {
         matches!(self.lines, LineReader::Crowdsec(_))
     }
 
-    /// Keeps the positions of files and journal, and buckets with them, if they are to be kept.
+    /// Has a batch of files and journal decided, behind which they are there, and keeps the position of what is confirmed
+    /// meanwhile.
+    fn pass_on(
+        &mut self,
+        position: Option<&Path>,
+        window: &mut BatchWindow<SourcePositions>,
+        batch: &mut LineBatch,
+        behind: SourcePositions,
+    ) -> Result<(), CommandError> {
+        let confirmed = self.submit(window, batch, behind)?;
+        match confirmed.last() {
+            Some(behind) if !self.has_buckets() => self.keep(position, behind, false),
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps positions of files and journal, if they are to be kept, and buckets with those of all that was read.
     fn keep(
         &self,
         position: Option<&Path>,
-        files: &FileFollower,
-        journal: Option<&JournalFollower>,
+        behind: &SourcePositions,
+        is_all: bool,
     ) -> Result<(), CommandError> {
         let Some(path) = position else { return Ok(()) };
-        let cursor = journal.and_then(|journal| journal.cursor().map(str::to_owned));
-        let buckets = match &self.lines {
-            LineReader::Crowdsec(reader) => Some(reader.kept_buckets()),
-            LineReader::Lines(_) => None,
-        };
-        write_position(path, &SourcePositions { cursor, buckets, ..files.positions().clone() })
+        match &self.lines {
+            LineReader::Crowdsec(reader) if is_all => {
+                let buckets = Some(reader.kept_buckets());
+                write_position(path, &SourcePositions { buckets, ..behind.clone() })
+            }
+            _ => write_position(path, behind),
+        }
     }
 
     fn patterns(&self) -> Result<Vec<PathPattern>, CommandError> {
@@ -475,30 +553,89 @@ impl Follower<'_> {
         }
     }
 
-    /// Has lines judged, however long the server cannot be had. Of those with a name nothing is lost by what happens to
-    /// the server afterwards: they are on its disk.
-    fn send(&mut self, origin: &Arc<str>, lines: Vec<NamedLine>) -> Result<(), CommandError> {
-        self.send_chunk(SourceChunk { origin: Arc::clone(origin), head: None, lines }).map(|_| ())
+    /// A window of requests to the server. Of lines with a name nothing is lost by what happens to the server after its
+    /// answer: they are on its disk.
+    fn window<P>(&self) -> Result<BatchWindow<P>, CommandError> {
+        let (client, pipeline) = (self.client.clone(), self.args.pipeline.clone());
+        let decide = move |events: &[String], held: BatchDurability| {
+            client.decide_lines(pipeline.as_deref(), LineFormat::Json, held, events)
+        };
+        BatchWindow::new(usize::from(self.args.in_flight), &self.interrupt, Arc::new(decide))
     }
 
-    /// Has the lines of a chunk judged. Returns the heading that holds behind it.
-    fn send_chunk(&mut self, chunk: SourceChunk) -> Result<Option<String>, CommandError> {
+    /// Returns true if a broker had fewer messages than it was asked for. With several requests at once that is when it has
+    /// none: others may come before the answers do.
+    fn is_caught_up(&self, lines: usize) -> bool {
+        lines == 0 || (self.args.in_flight == 1 && lines < LINES_MAX)
+    }
+
+    /// Reads lines of a source that knows of no headings into a batch.
+    fn read_lines(
+        &mut self,
+        origin: &Arc<str>,
+        lines: Vec<NamedLine>,
+        batch: &mut LineBatch,
+    ) -> Result<(), CommandError> {
+        self.read_chunk(SourceChunk { origin: Arc::clone(origin), head: None, lines }, batch).map(|_| ())
+    }
+
+    /// Reads the lines of a chunk into a batch. Returns the heading that holds behind it.
+    fn read_chunk(
+        &mut self,
+        chunk: SourceChunk,
+        batch: &mut LineBatch,
+    ) -> Result<Option<String>, CommandError> {
         let SourceChunk { origin, mut head, lines } = chunk;
-        let mut events = Vec::with_capacity(lines.len());
         let now = clock::now();
+        batch.count_lines(lines.len());
         for (name, line) in lines {
             let Some(line) = self.lines.trimmed(&line) else { continue };
             let place = LinePlace { origin: &origin, name: name.as_deref() };
             match self.lines.read(line, place, &mut head, now) {
                 Ok(FollowedLine::Events(objects)) => {
-                    events.extend(objects.into_iter().map(|object| (name.clone(), object.to_string())));
+                    objects.into_iter().for_each(|object| batch.push(name.clone(), object.to_string()));
                 }
                 Ok(FollowedLine::Unread) => self.count_unread(&origin, line)?,
                 Err(why) => self.bad_at(name.as_deref(), &why),
             }
         }
-        self.send_events(events)?;
+        self.out.flush()?;
         Ok(head)
+    }
+
+    /// Has a batch decided, behind whose lines this position is. Waits until there is room for it, and returns the positions
+    /// behind the batches that are confirmed meanwhile, in order.
+    fn submit<P>(
+        &mut self,
+        window: &mut BatchWindow<P>,
+        batch: &mut LineBatch,
+        position: P,
+    ) -> Result<Vec<P>, CommandError> {
+        let mut confirmed = Vec::new();
+        while !window.has_room() {
+            confirmed.extend(self.confirm_next(window)?);
+        }
+        window.submit(mem::take(batch), position)?;
+        Ok(confirmed)
+    }
+
+    /// Waits until all batches are confirmed. Returns the positions behind them, in order.
+    fn settle<P>(&mut self, window: &mut BatchWindow<P>) -> Result<Vec<P>, CommandError> {
+        let mut confirmed = Vec::new();
+        while !window.is_empty() {
+            confirmed.extend(self.confirm_next(window)?);
+        }
+        Ok(confirmed)
+    }
+
+    /// Waits for the oldest batch's answers and reports them. Returns the position behind it.
+    fn confirm_next<P>(&mut self, window: &mut BatchWindow<P>) -> Result<Option<P>, CommandError> {
+        let Some(confirmed) = window.confirm_oldest()? else { return Ok(None) };
+        for (name, answer) in confirmed.answers {
+            self.report_answer(name.as_deref(), answer)?;
+        }
+        self.out.flush()?;
+        Ok(Some(confirmed.position))
     }
 
     fn count_unread(&mut self, origin: &Arc<str>, line: &[u8]) -> Result<(), CommandError> {
@@ -512,42 +649,6 @@ impl Follower<'_> {
         match self.has_several() {
             true => self.out.line(format_args!("{}: {}", printable(origin), printable(&text))),
             false => self.out.line(printable(&text)),
-        }
-    }
-
-    /// Has events judged, each with the name of the line that it is of.
-    fn send_events(&mut self, events: Vec<(Option<String>, String)>) -> Result<(), CommandError> {
-        if events.is_empty() {
-            return self.out.flush();
-        }
-        let (names, events): (Vec<_>, Vec<_>) = events.into_iter().unzip();
-        // What can be sent again is forgotten here once it is safe there.
-        let held = match names.iter().all(Option::is_some) {
-            true => BatchDurability::OnDisk,
-            false => BatchDurability::AsConfigured,
-        };
-        let answers = self.decided(&events, held)?;
-        for (name, answer) in names.iter().zip(answers) {
-            self.report_answer(name.as_deref(), answer)?;
-        }
-        self.out.flush()
-    }
-
-    /// Returns the server's answers to events, however long it cannot be had.
-    fn decided(&self, events: &[String], held: BatchDurability) -> Result<Vec<BatchLine>, CommandError> {
-        let pipeline = self.args.pipeline.as_deref();
-        loop {
-            match self.client.decide_lines(pipeline, LineFormat::Json, held, events) {
-                Ok(answers) if held == BatchDurability::AsConfigured || is_whole(&answers, events.len()) => {
-                    return Ok(answers);
-                }
-                Err(error @ CallError::Refused(_)) if !error.is_for_now() => return Err(error.into()),
-                Err(error) if self.interrupt.raised() => return Err(error.into()),
-                Ok(_) if self.interrupt.raised() => {
-                    return Err(CommandError::new("the server could not take all of a batch"));
-                }
-                Ok(_) | Err(_) => thread::sleep(AGAIN),
-            }
         }
     }
 
@@ -595,10 +696,44 @@ impl Follower<'_> {
     }
 }
 
-/// Returns true if a batch was answered as a whole: an error of the server itself leaves events to be sent again.
-fn is_whole(answers: &[BatchLine], events: usize) -> bool {
+/// Returns true if a batch was answered as a whole. An error of the server itself leaves events to be sent again, where that
+/// can be done without counting them twice.
+fn is_whole(answers: &[BatchLine], events: usize, held: BatchDurability) -> bool {
     let is_own = |answer: &BatchLine| matches!(answer, BatchLine::Error(error) if error.error.status >= 500);
-    answers.len() == events && !answers.iter().any(is_own)
+    answers.len() == events && (held == BatchDurability::AsConfigured || !answers.iter().any(is_own))
+}
+
+/// The positions of files and journal, behind all that they have handed out.
+fn source_positions(files: &FileFollower, journal: Option<&JournalFollower>) -> SourcePositions {
+    let cursor = journal.and_then(|journal| journal.cursor().map(str::to_owned));
+    SourcePositions { cursor, buckets: None, ..files.positions().clone() }
+}
+
+/// A pipe's lines, as they come, with a bounded number of them ahead of who takes them.
+fn piped_lines() -> Result<Receiver<io::Result<Vec<u8>>>, CommandError> {
+    let (sender, lines) = sync_channel(PIPED_MAX);
+    let read = move || {
+        let mut reader = BufReader::new(io::stdin());
+        loop {
+            let mut line = Vec::new();
+            let read = reader.by_ref().take(LINE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut line);
+            let line = match read {
+                Ok(0) => return,
+                read => read.map(|_| line),
+            };
+            let is_last = line.is_err();
+            if sender.send(line).is_err() || is_last {
+                return;
+            }
+        }
+    };
+    let spawned = thread::Builder::new().name("pipe".to_owned()).spawn(read);
+    spawned.map_err(|error| CommandError::new(format_args!("no thread for {STDIN} starts: {error}")))?;
+    Ok(lines)
+}
+
+fn piped_error(error: io::Error) -> CommandError {
+    CommandError::new(format_args!("{STDIN}: {error}"))
 }
 
 fn read_position<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, CommandError> {

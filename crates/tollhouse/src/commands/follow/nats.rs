@@ -10,7 +10,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_nats::connection::State;
@@ -34,6 +34,8 @@ const WAIT: Duration = Duration::from_millis(250);
 const SILENCE: Duration = Duration::from_secs(4);
 /// After so long an unacknowledged message comes again.
 const ACK_WAIT: Duration = Duration::from_secs(60);
+/// Messages that a new consumer may leave unacknowledged at least: as many as NATS allows one that says nothing.
+const ACKS_PENDING: usize = 1_000;
 /// Bytes of messages that are asked for at once. A larger message comes alone.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 
@@ -59,11 +61,17 @@ pub(super) struct NatsSource {
     connection: NatsConnection,
     stream: String,
     consumer: String,
+    /// Messages that may wait for their acknowledgement.
+    unacknowledged_max: usize,
 }
 
 impl NatsSource {
     /// Reads flags, and the variables of the environment that stand in for them.
-    pub(super) fn new(options: &NatsOptions, security: &BrokerOptions) -> Result<NatsSource, NatsProblem> {
+    pub(super) fn new(
+        options: &NatsOptions,
+        security: &BrokerOptions,
+        unacknowledged_max: usize,
+    ) -> Result<NatsSource, NatsProblem> {
         let stream = options.stream.clone().unwrap_or_default();
         let consumer = options.consumer.clone();
         // They become part of subjects.
@@ -76,8 +84,18 @@ impl NatsSource {
         let security = security.read(options.creds.as_deref(), "NATS").map_err(NatsProblem::new)?;
         let servers = options.nats.as_deref().unwrap_or_default();
         let connection = NatsConnection::new(servers.split(','), &security)?;
-        Ok(NatsSource { connection, stream, consumer })
+        Ok(NatsSource { connection, stream, consumer, unacknowledged_max })
     }
+}
+
+/// Consumers that were opened.
+static OPENED: AtomicU64 = AtomicU64::new(0);
+
+/// The acknowledgement of a message, to be given once it is safe.
+pub(super) struct NatsReceipt {
+    /// The number of the consumer that took it.
+    consumer: u64,
+    acker: Acker,
 }
 
 /// A connection with a consumer.
@@ -86,8 +104,8 @@ pub(super) struct NatsConsumer {
     consumer: PullConsumer,
     /// Beginning of messages' names: the stream, and when it was made.
     origin: String,
-    /// The acknowledgements of the messages that were taken last.
-    taken: Vec<Acker>,
+    /// The consumer's number among those of this process.
+    number: u64,
     /// The runtime of the connection. It answers the server's pings while messages are judged.
     runtime: Runtime,
 }
@@ -98,38 +116,49 @@ impl NatsConsumer {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(NatsProblem::new)?;
         let (client, consumer, origin) = runtime.block_on(connect(source))?;
-        Ok(NatsConsumer { client, consumer, origin, taken: Vec::new(), runtime })
+        let number = OPENED.fetch_add(1, Ordering::Relaxed);
+        Ok(NatsConsumer { client, consumer, origin, number, runtime })
     }
 
     /// The next messages as lines, or none if none came for a while.
-    pub(super) fn take(&mut self) -> Result<Vec<NamedLine>, String> {
-        self.taken.clear();
-        let NatsConsumer { client, consumer, origin, taken, runtime } = self;
-        let lines = runtime.block_on(async {
-            let (mut lines, mut why) = batch(consumer, LINES_MAX, BATCH_BYTES_MAX, origin, taken).await?;
+    pub(super) fn take(&mut self) -> Result<Vec<(NamedLine, NatsReceipt)>, String> {
+        let NatsConsumer { client, consumer, origin, number, runtime } = self;
+        let messages = runtime.block_on(async {
+            let mut ackers = Vec::new();
+            let (mut lines, mut why) =
+                batch(consumer, LINES_MAX, BATCH_BYTES_MAX, origin, &mut ackers).await?;
             if lines.is_empty() && why.is_some() {
                 // The next message may be larger than a batch.
-                (lines, why) = batch(consumer, 1, 0, origin, taken).await?;
+                (lines, why) = batch(consumer, 1, 0, origin, &mut ackers).await?;
             }
             match why {
                 Some(why) if lines.is_empty() => Err(why),
-                _ => Ok(lines),
+                _ => Ok(lines.into_iter().zip(ackers)),
             }
         })?;
         match client.connection_state() {
-            State::Connected => Ok(lines),
+            State::Connected => {
+                let receipt = |acker| NatsReceipt { consumer: *number, acker };
+                Ok(messages.map(|(line, acker)| (line, receipt(acker))).collect())
+            }
             _ => Err("the connection broke".to_owned()),
         }
     }
 
-    /// Says that the messages taken last need not come again. Those whose word is lost on the way do, and count once.
-    pub(super) fn acknowledge(&mut self) -> Result<(), String> {
-        let NatsConsumer { client, taken, runtime, .. } = self;
+    /// Says that messages need not come again. Those whose word is lost on the way do, as do those of a consumer before, and
+    /// count once.
+    pub(super) fn acknowledge(&mut self, receipts: impl Iterator<Item = NatsReceipt>) -> Result<(), String> {
+        let NatsConsumer { client, number, runtime, .. } = self;
         let all = async {
-            for acker in taken.drain(..) {
-                acker.ack().await.map_err(|error| error.to_string())?;
+            let mut is_any = false;
+            for receipt in receipts.filter(|receipt| receipt.consumer == *number) {
+                receipt.acker.ack().await.map_err(|error| error.to_string())?;
+                is_any = true;
             }
-            client.flush().await.map_err(|error| error.to_string())
+            match is_any {
+                true => client.flush().await.map_err(|error| error.to_string()),
+                false => Ok(()),
+            }
         };
         let acknowledged = runtime.block_on(async { timeout(WITHIN, all).await });
         acknowledged.unwrap_or_else(|_| Err("the server does not take acknowledgements".to_owned()))
@@ -207,7 +236,12 @@ async fn open_consumer(client: &Client, source: &NatsSource) -> Result<(PullCons
     let found = jetstream::new(client.clone()).get_stream(stream).await;
     let found = found.map_err(|error| format!("stream `{stream}`: {}", reasons(&error)))?;
     let created = found.cached_info().created.unix_timestamp_nanos();
-    let config = Config { durable_name: Some(name.clone()), ack_wait: ACK_WAIT, ..Config::default() };
+    let config = Config {
+        durable_name: Some(name.clone()),
+        ack_wait: ACK_WAIT,
+        max_ack_pending: i64::try_from(source.unacknowledged_max.max(ACKS_PENDING)).unwrap_or(i64::MAX),
+        ..Config::default()
+    };
     let consumer = found.get_or_create_consumer(name, config).await;
     let consumer = consumer.map_err(|error| format!("consumer `{name}`: {}", reasons(&error)))?;
     if consumer.cached_info().config.ack_policy != AckPolicy::Explicit {

@@ -230,7 +230,7 @@ fn change(
 fn show(out: &mut Output, changed: Result<api::ReloadOutcomeJson, CallError>) -> Result<Exit, CommandError> {
     let reloaded = match changed {
         Ok(reloaded) => reloaded,
-        Err(CallError::Refused(problem)) if !problem.problems.is_empty() => {
+        Err(CallError::Refused(problem, _)) if !problem.problems.is_empty() => {
             problem.problems.iter().for_each(print_diagnostic);
             say("nothing has changed");
             return Ok(Exit::Found);
