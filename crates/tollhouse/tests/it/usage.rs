@@ -274,3 +274,73 @@ fn costly_messages_are_measured() {
     assert_eq!(measured[0]["learned"], 0);
     run(["bench", "costly", "--percent", "0"], "").expect(2);
 }
+
+/// The numbers of a line, in order.
+fn numbers(line: &str) -> Vec<f64> {
+    let words = line.split(|letter: char| !(letter.is_ascii_digit() || letter == '.'));
+    words.filter_map(|word| word.trim_end_matches('.').parse().ok()).collect()
+}
+
+/// The figures for which the published systems are known, and the arithmetic from them to servers and nodes.
+#[test]
+fn plans_of_published_systems_can_be_followed_line_by_line() {
+    let check = |system: &str, keys: u64, events: f64, copies: f64| {
+        let ran = run(["plan", "--system", system, "--json"], "").expect(0);
+        let [plan] = &ran.json()[..] else { panic!("{}", ran.stdout) };
+        assert_eq!(plan["keys"], keys, "{system}");
+        let found = plan["events_per_second"].as_f64().unwrap();
+        assert!((found - events).abs() < events / 100.0 + 1.0, "{system}: {found} events a second");
+        let text = run(["plan", "--system", system], "").expect(0).stdout;
+        for engine in plan["engines"].as_array().unwrap() {
+            let figure = |name: &str| engine[name].as_f64().unwrap_or_else(|| panic!("{name}: {engine}"));
+            let is_near = |one: f64, other: f64| (one - other).abs() <= 0.01 * other.abs() + 0.06;
+            let lines: Vec<&str> =
+                engine["arithmetic"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+            assert!(lines.iter().all(|line| text.contains(line)), "{system}: {text}");
+            let line = |name: &str| {
+                let found = lines.iter().find_map(|line| line.strip_prefix(name));
+                numbers(found.unwrap_or_else(|| panic!("{system}: {name} is not among {lines:?}")))
+            };
+            let [keys, bytes, fragmentation, fill, gib, server, masters] = line("room: ")[..] else {
+                panic!("{lines:?}")
+            };
+            assert!(is_near(gib, keys * bytes * fragmentation / fill / (1u64 << 30) as f64), "{lines:?}");
+            assert_eq!(masters, figure("masters_by_room"));
+            // The last digits of what is shown decide nothing.
+            assert!(is_near(masters, (gib / server).ceil()), "{lines:?}");
+            let [made, made_us, changed, changed_us, read, read_us, cores, busy, by_time] =
+                line("time: ")[..]
+            else {
+                panic!("{lines:?}")
+            };
+            assert!(
+                is_near(cores, (made * made_us + changed * changed_us + read * read_us) / 1e6),
+                "{lines:?}"
+            );
+            assert!(
+                is_near(by_time, (figure("cores") / busy).ceil()) && by_time == figure("masters_by_time")
+            );
+            let by_reads = match engine["engine"].as_str() {
+                Some("disk") => line("reads: ")[2],
+                _ => 0.0,
+            };
+            assert_eq!(by_reads, figure("masters_by_reads"));
+            let [most, least, copied, servers] = line("servers: ")[..] else { panic!("{lines:?}") };
+            assert_eq!(most, masters.max(by_time).max(by_reads).max(least));
+            assert_eq!((copied, servers), (copies, most * copies));
+            let [updates, us, cores, busy, of_node, nodes, least] = line("nodes: ")[..] else {
+                panic!("{lines:?}")
+            };
+            assert!(is_near(cores, updates * us / 1e6), "{lines:?}");
+            assert_eq!(nodes, (figure("node_cores") / busy / of_node).ceil().max(least));
+            assert_eq!(nodes, figure("nodes"));
+        }
+    };
+    // 13 billion keys a day for 14 days and the day that goes on, 220,000 updates a second of 40 a message.
+    check("mail-counters", 15 * 13_000_000_000, 5_500.0, 3.0);
+    // 10,000 users at 500 a day.
+    check("rate-limiter", 20_000, 10_000.0 * 500.0 / 86_400.0, 2.0);
+    // 550,000 messages a minute, a billion records.
+    check("reputation", 1_001_000_000, 550_000.0 / 60.0, 2.0);
+    check("antifraud", 200_000_000, 1_000_000.0, 2.0);
+}

@@ -151,5 +151,10 @@ fn write(out: &mut Output, demand: &ClusterDemand, sizing: &ClusterSizing) -> Re
             [0, 1, 2].map(|at| sizing.engines.get(at).map(figure).unwrap_or_default());
         out.line(format_args!("{name:24}{module:>18}{scripts:>18}{disk:>18}"))?;
     }
+    for engine in &sizing.engines {
+        out.line(format_args!(""))?;
+        out.line(format_args!("{}, as it is reckoned", engine.engine))?;
+        engine.arithmetic.iter().try_for_each(|line| out.line(format_args!("  {line}")))?;
+    }
     Ok(())
 }

@@ -203,6 +203,8 @@ pub(super) struct EngineSizing {
     pub(super) node_cores: f64,
     /// Nodes: at least two.
     pub(super) nodes: u64,
+    /// The arithmetic behind the figures, a line each, with the numbers in it.
+    pub(super) arithmetic: Vec<String>,
 }
 
 /// Keys a second, by what is done to them.
@@ -257,6 +259,37 @@ impl ClusterDemand {
         let masters = masters_by_room.max(masters_by_time).max(masters_by_reads).max(3);
         let copies = self.replication.max(1);
         let node_cores = self.updates_per_second as f64 * engine.at_node / 1e6;
+        let servers = masters.saturating_mul(copies);
+        let nodes = ((node_cores / BUSY / self.node_cores.max(1) as f64).ceil() as u64).max(2);
+        let gib = |bytes: f64| bytes / (1u64 << 30) as f64;
+        let mut arithmetic = vec![
+            format!(
+                "room: {keys:.0} keys x {key_bytes:.0} bytes x {FRAGMENTATION} / {FILL} = {:.1} GiB; / {:.0} GiB a server = \
+                 {masters_by_room} masters",
+                gib(bytes),
+                gib(room.max(1) as f64)
+            ),
+            format!(
+                "time: {:.0} keys made x {} us + {:.0} others changed x {} us + {:.0} read x {} us = {cores:.2} cores a \
+                 second; / {BUSY} = {masters_by_time} masters",
+                rates.made, engine.made, rates.changed, engine.changed, rates.read, engine.read
+            ),
+        ];
+        if engine.is_on_disk {
+            arithmetic.push(format!(
+                "reads: {:.0} keys read / {DISK_READS:.0} a disk = {masters_by_reads} masters",
+                rates.read
+            ));
+        }
+        arithmetic.extend([
+            format!("servers: {masters} masters, the most of these and 3, x {copies} copies = {servers}"),
+            format!(
+                "nodes: {} updates x {} us = {node_cores:.2} cores a second; / {BUSY} / {} cores a node = {nodes}, at least 2",
+                self.updates_per_second,
+                engine.at_node,
+                self.node_cores.max(1)
+            ),
+        ]);
         EngineSizing {
             engine: engine.name,
             key_bytes,
@@ -267,9 +300,10 @@ impl ClusterDemand {
             masters_by_time,
             masters_by_reads,
             masters,
-            servers: masters.saturating_mul(copies),
+            servers,
             node_cores,
-            nodes: ((node_cores / BUSY / self.node_cores.max(1) as f64).ceil() as u64).max(2),
+            nodes,
+            arithmetic,
         }
     }
 }
