@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use stats::Quality;
+
 use crate::cache::{CacheEntry, CacheShard};
 use crate::cell::CellId;
 use crate::chain::ChainId;
@@ -59,6 +61,8 @@ impl PlannedReads {
 pub(crate) struct ImageAge {
     /// Images that were asked for before this are read anew while they are answered.
     pub(crate) soft: Duration,
+    /// Images that were asked for before this are said to lag: nobody is about to say who has written since.
+    pub(crate) exact: Duration,
     /// Images that were asked for before this are not answered.
     pub(crate) hard: Duration,
     /// Images that were asked for before this are read anew even if nobody has changed them.
@@ -71,6 +75,17 @@ impl ImageAge {
     /// Returns true if an image is answered that is what the cluster had at a time.
     pub(crate) fn is_usable(&self, entry: &CacheEntry, as_of: Duration) -> bool {
         entry.image.is_some() && as_of >= self.hard
+    }
+
+    /// Returns the quality of what an image says that is what the cluster had at a time.
+    pub(crate) fn quality(&self, entry: &CacheEntry, as_of: Duration) -> Quality {
+        if !self.is_usable(entry, as_of) {
+            Quality::Missing
+        } else if as_of < self.exact {
+            Quality::Lagging
+        } else {
+            Quality::Exact
+        }
     }
 }
 

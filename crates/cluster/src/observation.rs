@@ -222,14 +222,14 @@ struct CallShard<'a> {
 }
 
 impl CallShard<'_> {
-    /// Brings a cell up to date, and looks at it: whether its image can be trusted, and its words, none where it has
+    /// Brings a cell up to date, and looks at it: how far its image can be trusted, and its words, none where it has
     /// expired.
     fn look<'s>(
         &'s mut self,
         id: CellId,
         planned: &ClusterStatistic,
         room: &'s mut Vec<u64>,
-    ) -> (bool, &'s [u64]) {
+    ) -> (Quality, &'s [u64]) {
         let part = self.shard.part_of(id);
         let acknowledged = self.shard.parts.get(part).map_or(0, |part| part.acknowledged);
         let CallMoment { age, horizon } = *self.moment;
@@ -238,7 +238,7 @@ impl CallShard<'_> {
             entry.fold(&planned.plan, acknowledged);
         }
         entry.expire_image(&planned.plan, horizon);
-        let is_usable = age.is_usable(entry, as_of);
+        let quality = age.quality(entry, as_of);
         let is_gone = |words: &[u64]| planned.plan.expires(words).0 <= horizon;
         if horizon > i64::MIN && is_gone(entry.show(&planned.plan, room)) {
             let was_added_to = entry.pending.is_some() || entry.sent.is_some();
@@ -247,7 +247,7 @@ impl CallShard<'_> {
                 self.add(id, planned, CellOperation::Begin);
             }
         }
-        (is_usable, self.shard.get(id).map_or(&[], |entry| entry.show(&planned.plan, room)))
+        (quality, self.shard.get(id).map_or(&[], |entry| entry.show(&planned.plan, room)))
     }
 
     fn observe(
@@ -265,7 +265,8 @@ impl CallShard<'_> {
         let mut told =
             ReadingHead { quality: Quality::Exact, times: None, fresh: false, columns: plan.columns() as u8 };
         values.clear();
-        let (is_usable, words) = self.look(id, planned, room);
+        let (quality, words) = self.look(id, planned, room);
+        told.quality = quality;
         told.times = plan.times(words);
         let found = told.times.is_some();
         let as_of = add.as_of(time, told.times.map(|(_, last)| last));
@@ -273,9 +274,8 @@ impl CallShard<'_> {
             values.resize(plan.reading(), 0);
             plan.read(words, as_of, values);
         }
-        if !is_usable {
-            told.quality = Quality::Missing;
-        } else if found && planned.is_estimate {
+        let is_usable = quality != Quality::Missing;
+        if is_usable && found && planned.is_estimate {
             told.quality = Quality::Estimated;
         }
         let mut sightings = 0;
@@ -347,11 +347,12 @@ impl CallShard<'_> {
         told: &mut ReadingHead,
     ) {
         let plan = &planned.plan;
-        let (is_usable, words) = self.look(pair, planned, room);
+        let (quality, words) = self.look(pair, planned, room);
         let (seen, is_kept) = plan.fine(words, plan.bucket(time));
         told.fresh = !seen && is_kept;
-        if !is_usable {
-            told.quality = Quality::Missing;
+        let is_usable = quality != Quality::Missing;
+        if !is_usable || told.quality == Quality::Exact {
+            told.quality = quality;
         }
         if !adds {
             return;

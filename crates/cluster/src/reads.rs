@@ -22,10 +22,14 @@ const OLDEST: Duration = Duration::from_secs(600);
 
 impl ClusterCore {
     pub(crate) fn age(&self, now: Duration) -> ImageAge {
+        let settings = &self.settings;
+        // What is not asked for because a write is about to answer it, that write, and this call's own reading.
+        let exact_for = settings.fresh_for + 3 * self.pause() + 2 * settings.within;
         ImageAge {
-            soft: now.saturating_sub(self.settings.fresh_for),
-            hard: now.saturating_sub(self.settings.stale_for),
-            oldest: now.saturating_sub(OLDEST.max(self.settings.stale_for)),
+            soft: now.saturating_sub(settings.fresh_for),
+            exact: now.saturating_sub(exact_for),
+            hard: now.saturating_sub(settings.stale_for),
+            oldest: now.saturating_sub(OLDEST.max(settings.stale_for)),
             answered_by: now + 2 * self.pause(),
         }
     }

@@ -29,6 +29,8 @@ pub(crate) fn values(names: &[String], reading: &Reading) -> Vec<(String, Value)
             let value = LastValueForm::text(reading.sums()).map(Value::from);
             value.map(|value| (LAST_VALUE.to_owned(), value)).into_iter().collect()
         }
-        Quality::Exact | Quality::Estimated => names.iter().enumerate().filter_map(value).collect(),
+        Quality::Exact | Quality::Lagging | Quality::Estimated => {
+            names.iter().enumerate().filter_map(value).collect()
+        }
     }
 }

@@ -64,8 +64,8 @@ impl Engine {
         match before.quality() {
             _ if !flow.is_within(moment, now) => UseResult::Again,
             Quality::Exact => UseResult::First,
-            // It had no place for the token, so that a second use would not be seen.
-            Quality::Estimated | Quality::Missing => UseResult::Unknown,
+            // It had no place for the token, so that a second use would not be seen, or another node may have seen the first.
+            Quality::Estimated | Quality::Missing | Quality::Lagging => UseResult::Unknown,
         }
     }
 }

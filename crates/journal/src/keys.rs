@@ -19,7 +19,8 @@ mod flag {
     pub(super) const SUM_IS_LAST: u8 = 1 << 6;
 }
 
-const QUALITIES: [Quality; 3] = [Quality::Exact, Quality::Estimated, Quality::Missing];
+/// The qualities, by their number in the flags.
+const QUALITIES: [Quality; 4] = [Quality::Exact, Quality::Estimated, Quality::Missing, Quality::Lagging];
 
 /// A key of an event and what was known of it before.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -128,7 +129,7 @@ pub(super) fn read(bytes: &[u8], time: Time) -> Result<Vec<KeyReading>> {
         let kind = Kind(reader.varint()?.try_into().map_err(|_| RecordFormatError)?);
         let shingle = Shingle(u64::from_le_bytes(reader.array()?));
         let flags = reader.byte()?;
-        let quality = *QUALITIES.get(usize::from(flags & 3)).ok_or(RecordFormatError)?;
+        let quality = QUALITIES[usize::from(flags & 3)];
         let mut said = |is_stated| {
             let is_stated = flags & is_stated != 0;
             is_stated.then(|| reader.time().map(|ago| Time(time.0.wrapping_sub(ago.0)))).transpose()

@@ -81,7 +81,8 @@ pub(super) fn row(values: Vec<Option<Value>>) -> DecisionRow {
 
 /// A key with any reading.
 pub(super) fn key() -> impl Strategy<Value = KeyReading> {
-    let quality = prop::sample::select(vec![Quality::Exact, Quality::Estimated, Quality::Missing]);
+    let quality =
+        prop::sample::select(vec![Quality::Exact, Quality::Estimated, Quality::Missing, Quality::Lagging]);
     let time = || prop::option::of(any::<i64>().prop_map(Time));
     let parts = (quality, time(), time(), any::<bool>(), any::<u8>());
     // As aggregates have them, and otherwise.

@@ -7,7 +7,7 @@ use disk::MemoryDevice;
 use event::{Key, Kind, Secret, Space, Span, Time};
 use stats::{
     Catalog, CounterAmounts, DedupeMark, Durability, EmbeddedLedger, HottestQuery, Layout, Ledger,
-    LedgerError, Measure, Observation, ObserveRequest, Options, Quality, Reading, Statistic,
+    LedgerError, Measure, Observation, ObserveRequest, Options, Reading, Statistic,
 };
 use store::StoreError;
 
@@ -173,7 +173,7 @@ impl SimulatedHome {
         let (windows, counters) = (self.kinds[kind].sums().len(), self.kinds[kind].counters());
         let cells = (0..windows).flat_map(|window| (0..counters).map(move |counter| (window, counter)));
         OracleReading {
-            missing: reading.quality != Quality::Exact,
+            missing: !reading.quality.is_counted(),
             first: reading.first.map(|time| time.0),
             last: reading.last.map(|time| time.0),
             fresh: reading.fresh,

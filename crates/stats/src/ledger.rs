@@ -397,6 +397,16 @@ pub enum Quality {
     Estimated,
     /// The stored cell could not be read: the reading holds at most later additions.
     Missing,
+    /// All that was counted here, and what others had counted when a home that many nodes share was last asked: what they have
+    /// counted since may lack.
+    Lagging,
+}
+
+impl Quality {
+    /// Returns true if it is of what was counted, and is neither missing nor an estimate.
+    pub fn is_counted(self) -> bool {
+        matches!(self, Quality::Exact | Quality::Lagging)
+    }
 }
 
 /// A statistic's values for one key, as they were before the observation's own addition.
@@ -747,6 +757,7 @@ impl fmt::Display for Quality {
             Quality::Exact => "exact",
             Quality::Estimated => "estimated",
             Quality::Missing => "missing",
+            Quality::Lagging => "lagging",
         })
     }
 }

@@ -124,6 +124,47 @@ fn what_another_node_adds_is_seen_in_time() {
 }
 
 #[test]
+fn readings_say_when_they_may_lack_what_others_have_added() {
+    let environment = TestEnvironment::new();
+    let ClusterSettings { flush_every, fresh_for, .. } = environment.settings;
+    let [adding, asking] = [1, 2].map(|number| environment.node(number));
+    let read = |node: &Arc<Cluster>, key: Key| {
+        let outcome = environment.ask(node, peek(key, at(1000))).unwrap();
+        (outcome.readings[0].quality, outcome.readings[0].sum(0, 0))
+    };
+    let idle = key(DAY, 1);
+    assert_eq!(read(&asking, idle), (Quality::Exact, 0), "it was just asked for");
+    environment.ask(&adding, add(idle, at(1000), [(0, 1)])).unwrap();
+    environment.drain(&adding);
+    let exact_for = fresh_for + 3 * (flush_every / 16) + 2 * WITHIN;
+    environment.simulated.run_for(exact_for + Duration::from_millis(1));
+    assert_eq!(read(&asking, idle), (Quality::Lagging, 0), "it is read anew meanwhile");
+    environment.simulated.run_for(2 * WITHIN);
+    assert_eq!(read(&asking, idle), (Quality::Exact, 1));
+    // A node that is alone in its partitions knows that nobody has written, and reads nothing again.
+    let keys = || (0..40).map(|number| key(DAY, 100 + number));
+    let both = |key: Key| {
+        environment.ask(&adding, add(key, at(1000), [(0, 1)])).unwrap();
+        read(&adding, key).0
+    };
+    keys().for_each(|key| _ = both(key));
+    environment.drain(&adding);
+    keys().for_each(|key| _ = both(key));
+    let reads = adding.metrics().reads;
+    for step in 0..100 {
+        keys().for_each(|key| assert_eq!(both(key), Quality::Exact, "step {step}"));
+        environment.simulated.run_for(Duration::from_millis(100));
+    }
+    assert_eq!(adding.metrics().reads, reads, "none is read again");
+    // What nobody has looked at for longer may lack something all the same, as nobody has asked.
+    environment.drain(&adding);
+    environment.simulated.run_for(exact_for + 2 * flush_every);
+    keys().for_each(|key| assert_ne!(read(&adding, key).0, Quality::Missing));
+    environment.simulated.run_for(2 * WITHIN);
+    keys().for_each(|key| assert_eq!(read(&adding, key).0, Quality::Exact));
+}
+
+#[test]
 fn a_hot_key_costs_one_write_an_interval() {
     let environment = TestEnvironment::new();
     let node = environment.node(1);

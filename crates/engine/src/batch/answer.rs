@@ -54,8 +54,18 @@ pub enum AnswerCells {
 }
 
 impl AnswerCells {
-    /// The names of qualities.
-    pub const QUALITIES: [&'static str; 3] = ["exact", "estimated", "missing"];
+    /// The names of qualities, the best first.
+    pub const QUALITIES: [&'static str; 4] = ["exact", "lagging", "estimated", "missing"];
+
+    /// The place of a quality among them.
+    fn place(quality: Quality) -> u8 {
+        match quality {
+            Quality::Exact => 0,
+            Quality::Lagging => 1,
+            Quality::Estimated => 2,
+            Quality::Missing => 3,
+        }
+    }
 }
 
 /// The part of a reading that a column gives.
@@ -189,7 +199,8 @@ impl AnswerColumnKind {
     fn after(&self, seen: ReadingView<'_>, added: EventAddition) -> Option<AnswerValue> {
         let quality = seen.quality();
         if quality == Quality::Missing {
-            return matches!(self, AnswerColumnKind::Quality { .. }).then_some(AnswerValue::Quality(2));
+            let word = AnswerValue::Quality(AnswerCells::place(quality));
+            return matches!(self, AnswerColumnKind::Quality { .. }).then_some(word);
         }
         let one = u64::from(added.counts);
         let integer = |column: TableIndex<Kept>, kept: Kept| match kept.value(seen.sum(0, column.get())) {
@@ -200,7 +211,7 @@ impl AnswerColumnKind {
         Some(match self {
             AnswerColumnKind::First => {
                 // When a key that is not admitted yet came first, nobody knows.
-                let own = (added.counts && quality == Quality::Exact).then_some(added.time);
+                let own = (added.counts && quality.is_counted()).then_some(added.time);
                 AnswerValue::Time(either(seen.first(), own, Time::min)?.0)
             }
             AnswerColumnKind::Last => {
@@ -251,7 +262,8 @@ impl AnswerColumnKind {
                 _ => AnswerValue::Bool(false),
             },
             AnswerColumnKind::Quality { is_approx } => {
-                AnswerValue::Quality(u8::from(*is_approx || quality == Quality::Estimated))
+                let quality = if *is_approx { Quality::Estimated } else { quality };
+                AnswerValue::Quality(AnswerCells::place(quality))
             }
         })
     }

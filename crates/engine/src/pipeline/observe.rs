@@ -520,7 +520,7 @@ fn is_new<'a>(
     readings: impl Iterator<Item = ReadingView<'a>>,
     is_new: impl Fn(&ReadingView<'a>) -> bool,
 ) -> Option<bool> {
-    let new = readings.map(|reading| reading.quality() == Quality::Exact && is_new(&reading));
+    let new = readings.map(|reading| reading.quality().is_counted() && is_new(&reading));
     new.reduce(|one, other| one || other)
 }
 

@@ -409,7 +409,8 @@ pub struct KeyReadingJson {
     pub piece: Option<String>,
     /// Its hash.
     pub shingle: String,
-    /// `exact`, `estimated` or `missing`.
+    /// `exact`; `lagging`, if it may lack what other nodes of a cluster added within `[cluster] stale`; `estimated` or
+    /// `missing`.
     pub quality: String,
     /// The time of the first count.
     #[serde(default, skip_serializing_if = "Option::is_none")]

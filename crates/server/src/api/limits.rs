@@ -131,7 +131,8 @@ pub struct LimitState {
     pub exempt: bool,
     /// The amount that this has counted.
     pub charged: u64,
-    /// `exact`, or `missing` where counts could not be had and `on_error` has decided.
+    /// `exact`; `lagging`, if it may lack what other nodes of a cluster took within `[cluster] stale`; or `missing` where counts
+    /// could not be had and `on_error` has decided.
     pub quality: String,
 }
 

@@ -664,7 +664,7 @@ fn counts(key: &KeyReadingJson) -> Markup {
                 }
             }
         }
-        @if key.quality == "estimated" { span.tag { (word("quality", "estimated")) } }
+        @if ["estimated", "lagging"].contains(&key.quality.as_str()) { span.tag { (word("quality", &key.quality)) } }
     }
 }
 

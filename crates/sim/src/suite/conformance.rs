@@ -3,7 +3,7 @@
 use event::{Kind, Shingle, Span};
 use stats::{
     Addition, BucketSummary, CounterAmounts, HottestQuery, LastValueForm, Ledger, LedgerError, Observation,
-    ObserveRequest, Origin, Quality, Reading, TimelineBucket,
+    ObserveRequest, Origin, Reading, TimelineBucket,
 };
 
 use super::*;
@@ -42,8 +42,8 @@ fn readings_are_from_before_their_own_addition(ledger: &dyn Ledger) {
     );
     let [first, second] = outcome.readings.as_slice() else { panic!("{outcome:?}") };
     assert_eq!(
-        (first.quality, first.first, first.last, sums(first)),
-        (Quality::Exact, None, None, vec![0, 0, 0])
+        (first.quality.is_counted(), first.first, first.last, sums(first)),
+        (true, None, None, vec![0, 0, 0])
     );
     assert_eq!((second.first, second.last, sums(second)), (Some(at(1000)), Some(at(1000)), vec![2, 2, 2]));
     let reading = &observe_one(ledger, request(vec![peek(key, at(1001))])).readings[0];
