@@ -20,8 +20,8 @@ pub const RELATED_DECISIONS: usize = 1000;
 const KEYS_MAX: usize = 20_000;
 /// Bytes of a piece: a longer one is a text rather than a key.
 const PIECE_BYTES_MAX: usize = 256;
-/// Keys of one kind that are answered.
-const PER_KIND: usize = 10;
+/// Keys of one kind that are answered: more than people are shown, as those of several nodes are added.
+const PER_KIND: usize = 100;
 
 /// A key that shares decisions with another.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,7 +10,7 @@ use server::api::{
     TierJson, TimelineJson, TopKeysJson,
 };
 
-use crate::console::{BOLD, DIM, Output, PLAIN, TableCell, TextTable, colour, cut, printable, width};
+use crate::console::{BOLD, DIM, Output, PLAIN, TableCell, TextTable, colour, cut, printable, say, width};
 use crate::exit::CommandError;
 
 /// Columns of a line of blocks, where there is no terminal.
@@ -540,7 +540,7 @@ pub(crate) fn ranked(out: &mut Output, ranked: &RankedReputationsJson) -> Result
 }
 
 pub(crate) fn related(out: &mut Output, found: &RelatedKeysJson) -> Result<(), CommandError> {
-    let RelatedKeysJson { pipeline, kind, piece, decisions, partial, keys } = found;
+    let RelatedKeysJson { pipeline, kind, piece, decisions, partial, keys, .. } = found;
     let more = if *partial { ", the latest" } else { "" };
     out.line(format_args!(
         "{pipeline} {BOLD}{kind}{BOLD:#} {}: {decisions} decisions{more}",
@@ -563,6 +563,13 @@ pub(crate) fn related(out: &mut Output, found: &RelatedKeysJson) -> Result<(), C
         ]);
     }
     out.line(table)
+}
+
+/// Names the nodes whose decisions are missing, if there are any.
+pub(crate) fn without_nodes(absent: &[String]) {
+    if !absent.is_empty() {
+        say(format_args!("without nodes that do not answer: {}", printable(&absent.join(", "))));
+    }
 }
 
 pub(crate) fn top(out: &mut Output, top: &TopKeysJson) -> Result<(), CommandError> {

@@ -15,8 +15,11 @@ use super::Timestamp;
 pub struct AnomaliesJson {
     /// The time at which it was looked at: an answer is up to a minute old.
     pub at: Timestamp,
-    /// The anomalies, by pipeline; of a sort those first that are furthest from what was expected.
+    /// The anomalies, by node and pipeline; of a sort those first that are furthest from what was expected.
     pub anomalies: Vec<AnomalyJson>,
+    /// The nodes whose anomalies are missing, as they do not answer: `3 (mail-3)`. Absent where all do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<String>,
 }
 
 /// A thing that is unlike its past.
@@ -27,6 +30,9 @@ pub struct AnomalyJson {
     pub sort: String,
     /// The pipeline.
     pub pipeline: String,
+    /// The node of a cluster whose decisions it is about: `3 (mail-3)`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// The rule, action or kind that it is about.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub subject: String,
@@ -68,6 +74,7 @@ impl AnomalyJson {
         AnomalyJson {
             sort: of.sort.name().to_owned(),
             pipeline: of.pipeline.clone(),
+            node: None,
             subject: of.subject.clone(),
             value,
             seen: of.seen,
@@ -75,5 +82,15 @@ impl AnomalyJson {
             detail: of.detail.clone(),
             search: search.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         }
+    }
+
+    /// Returns what another node has found as its anomaly, for a reader who may read what events say, or not.
+    pub(crate) fn of_other(self, node: &str, may_read_content: bool) -> AnomalyJson {
+        let mut found = AnomalyJson { node: Some(node.to_owned()), ..self };
+        if !may_read_content {
+            found.value = None;
+            ["kind", "value"].iter().for_each(|name| _ = found.search.remove(*name));
+        }
+        found
     }
 }

@@ -84,6 +84,9 @@ pub struct RuleImpactJson {
     pub partial: bool,
     /// Up to 200 decisions, those first that it alone decided, of these the newest.
     pub decisions: Vec<RuleHitJson>,
+    /// The nodes whose decisions are missing, as they do not answer: `3 (mail-3)`. Absent where all do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<String>,
 }
 
 /// The number of decisions that would have another action without a rule, or the same.
@@ -153,6 +156,7 @@ impl From<&engine::RuleImpact> for RuleImpactJson {
             bans: impact.bans,
             partial: impact.is_partial,
             decisions: decisions.collect(),
+            absent: Vec::new(),
         }
     }
 }

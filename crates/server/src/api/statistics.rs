@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use event::Span;
+use plan::Pipeline;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -22,7 +23,8 @@ pub struct TimelineJson {
     pub piece: String,
     /// Its hash.
     pub shingle: String,
-    /// `exact`, `estimated` or `missing`.
+    /// `exact`; `lagging`, if it may lack what other nodes of a cluster added within `[cluster] stale`; `estimated` or
+    /// `missing`.
     #[serde(default = "exact")]
     pub quality: String,
     /// The time of the first count.
@@ -161,7 +163,8 @@ pub struct KeyStatisticsJson {
     pub piece: String,
     /// Its hash.
     pub shingle: String,
-    /// `exact`, `estimated` or `missing`.
+    /// `exact`; `lagging`, if it may lack what other nodes of a cluster added within `[cluster] stale`; `estimated` or
+    /// `missing`.
     pub quality: String,
     /// The time of its first event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -265,8 +268,12 @@ pub struct RelatedKeysJson {
     /// True if older ones were not looked at. Absent otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub partial: bool,
-    /// The others, by kind, those first with which it shares most; ten of a kind at most.
+    /// The others, by kind, those first with which it shares most; ten of a kind at most. Of each node the hundred of a kind
+    /// that share most are added.
     pub keys: Vec<RelatedKeyJson>,
+    /// The nodes whose decisions are missing, as they do not answer: `3 (mail-3)`. Absent where all do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<String>,
 }
 
 /// A key that shares decisions with another.
@@ -308,6 +315,30 @@ impl RelatedKeysJson {
             decisions: related.decisions,
             partial: related.is_partial,
             keys: keys.collect(),
+            absent: Vec::new(),
         }
+    }
+
+    /// Returns it with the keys that are shown, in their order.
+    #[must_use]
+    pub fn shown(mut self, pipeline: &Pipeline) -> RelatedKeysJson {
+        /// Keys of one kind that are shown.
+        const PER_KIND: usize = 10;
+        let place = |kind: &str| pipeline.kinds.iter().position(|plan| plan.name == kind);
+        self.keys.sort_by(|one, other| {
+            let by_kind = place(&one.kind).cmp(&place(&other.kind)).then_with(|| one.kind.cmp(&other.kind));
+            let by_decisions = by_kind.then(other.decisions.cmp(&one.decisions));
+            by_decisions.then(other.last.0.cmp(&one.last.0)).then_with(|| one.piece.cmp(&other.piece))
+        });
+        let (mut kind, mut count) = (String::new(), 0);
+        self.keys.retain(|key| {
+            if key.kind != kind {
+                kind.clone_from(&key.kind);
+                count = 0;
+            }
+            count += 1;
+            count <= PER_KIND
+        });
+        self
     }
 }

@@ -1,11 +1,13 @@
 //! Sums of what several nodes say of the same time.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
+use std::collections::hash_map::Entry as HashEntry;
+use std::collections::{BTreeMap, HashMap};
 
 use super::{
     CommonFactJson, CommonFactsJson, CountBucketJson, DecisionCountsJson, DecisionStatisticsJson,
-    JudgedCountsJson, RuleStatisticsJson,
+    JudgedCountsJson, RelatedKeysJson, RuleImpactJson, RuleStatisticsJson,
 };
 
 impl JudgedCountsJson {
@@ -47,6 +49,71 @@ impl RuleStatisticsJson {
 
     fn fired(&self) -> u64 {
         self.enforced.total() + self.shadow.total()
+    }
+}
+
+impl RuleImpactJson {
+    /// Most decisions of several nodes together.
+    const DECISIONS_MAX: usize = 200;
+
+    /// Adds what the rule did on another node.
+    pub fn add(&mut self, other: RuleImpactJson) {
+        let RuleImpactJson { hits, alone, untold, corrected, unknown, counts, labels, bans, .. } = other;
+        for (own, more) in [
+            (&mut self.hits, hits),
+            (&mut self.alone, alone),
+            (&mut self.untold, untold),
+            (&mut self.corrected, corrected),
+            (&mut self.unknown, unknown),
+            (&mut self.counts, counts),
+            (&mut self.labels, labels),
+            (&mut self.bans, bans),
+        ] {
+            *own += more;
+        }
+        add_counts(&mut self.lasting, other.lasting);
+        for change in other.actions {
+            let mut own = self.actions.iter_mut();
+            match own.find(|own| (own.action, own.without) == (change.action, change.without)) {
+                Some(own) => own.decisions += change.decisions,
+                None => self.actions.push(change),
+            }
+        }
+        self.actions.sort_by_key(|change| Reverse(change.decisions));
+        self.partial |= other.partial;
+        self.decisions.extend(other.decisions);
+        self.decisions.sort_by_key(|hit| {
+            let is_alone = hit.without.is_some_and(|without| without != hit.action);
+            (Reverse(is_alone), Reverse(hit.time.0))
+        });
+        self.decisions.truncate(RuleImpactJson::DECISIONS_MAX);
+    }
+}
+
+impl RelatedKeysJson {
+    /// Adds the decisions of another node. The keys are in no order then.
+    pub fn add(&mut self, other: RelatedKeysJson) {
+        self.decisions += other.decisions;
+        self.partial |= other.partial;
+        let name = |kind: &str, piece: &str| (kind.to_owned(), piece.to_owned());
+        let places = self.keys.iter().enumerate().map(|(place, key)| (name(&key.kind, &key.piece), place));
+        let mut places: HashMap<(String, String), usize> = places.collect();
+        for key in other.keys {
+            match places.entry(name(&key.kind, &key.piece)) {
+                HashEntry::Occupied(place) => {
+                    let own = &mut self.keys[*place.get()];
+                    own.decisions += key.decisions;
+                    own.good += key.good;
+                    own.bad += key.bad;
+                    own.first.0 = own.first.0.min(key.first.0);
+                    own.last.0 = own.last.0.max(key.last.0);
+                }
+                HashEntry::Vacant(place) => {
+                    place.insert(self.keys.len());
+                    self.keys.push(key);
+                }
+            }
+        }
     }
 }
 
@@ -143,8 +210,12 @@ impl CommonFactsJson {
 mod tests {
     use event::Time;
     use judge::Action;
+    use plan::{Config, Overrides, Plan};
 
-    use super::super::{BandLineJson, Length, MovedLineJson, ProbabilityBinJson, ScoreBinJson, Timestamp};
+    use super::super::{
+        BandLineJson, Length, MovedLineJson, ProbabilityBinJson, RelatedKeyJson, RuleHitJson, ScoreBinJson,
+        Timestamp, WithoutRuleJson,
+    };
     use super::*;
 
     fn judged(good: u64, bad: u64, unjudged: u64) -> JudgedCountsJson {
@@ -209,6 +280,87 @@ mod tests {
         assert_eq!(own.probabilities, [bin(0.0, judged(9, 0, 0), 0.5), bin(0.9, judged(1, 2, 0), 1.9 + 0.9)]);
         assert_eq!(own.moved, Some(moved(4.0, judged(1, 1, 0))));
         assert_eq!((own.reached, own.looked_at, own.damaged), (Some(Timestamp(Time(7))), 16, 1));
+    }
+
+    #[test]
+    fn impacts_of_nodes_are_added() {
+        let hit = |number: i64, without: Option<Action>| RuleHitJson {
+            id: number.to_string(),
+            time: Timestamp(Time(number)),
+            event_id: None,
+            version: String::new(),
+            action: Action::Reject,
+            without,
+            corrected: false,
+        };
+        let change = |without, decisions| WithoutRuleJson { action: Action::Reject, without, decisions };
+        let mut own = RuleImpactJson {
+            hits: 3,
+            alone: 1,
+            counts: 2,
+            lasting: counts(&[("ip", 1)]),
+            actions: vec![change(Action::Reject, 2), change(Action::Tag, 1)],
+            decisions: vec![hit(1, Some(Action::Tag)), hit(5, Some(Action::Reject))],
+            ..RuleImpactJson::default()
+        };
+        own.add(RuleImpactJson {
+            hits: 300,
+            alone: 250,
+            labels: 4,
+            bans: 5,
+            partial: true,
+            lasting: counts(&[("ip", 1), ("user", 2)]),
+            actions: vec![change(Action::Tag, 250), change(Action::Accept, 50)],
+            decisions: (10..210).map(|number| hit(number, Some(Action::Tag))).collect(),
+            ..RuleImpactJson::default()
+        });
+        assert_eq!(
+            (own.hits, own.alone, own.counts, own.labels, own.bans, own.partial),
+            (303, 251, 2, 4, 5, true)
+        );
+        assert_eq!(own.lasting, counts(&[("ip", 2), ("user", 2)]));
+        let expected = [change(Action::Tag, 251), change(Action::Accept, 50), change(Action::Reject, 2)];
+        assert_eq!(own.actions, expected);
+        assert_eq!((own.decisions.len(), own.decisions[0].id.as_str()), (200, "209"), "the newest of them");
+    }
+
+    #[test]
+    fn related_keys_of_nodes_are_added_and_the_most_shared_shown() {
+        let key = |kind: &str, piece: &str, decisions, time| RelatedKeyJson {
+            kind: kind.to_owned(),
+            piece: piece.to_owned(),
+            decisions,
+            good: 1,
+            bad: 0,
+            first: Timestamp(Time(time)),
+            last: Timestamp(Time(time + 1)),
+        };
+        let of = |decisions, keys| RelatedKeysJson {
+            pipeline: "web".to_owned(),
+            kind: "ip".to_owned(),
+            piece: "192.0.2.7".to_owned(),
+            decisions,
+            partial: false,
+            keys,
+            absent: Vec::new(),
+        };
+        let config = Config::from_preset("web", &Overrides::default());
+        let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
+        let pipeline = &plan.pipelines[0];
+        let names: Vec<&str> = pipeline.kinds.iter().map(|plan| plan.name.as_str()).collect();
+        let [first, second, ..] = names[..] else { panic!("{names:?}") };
+        let mut own = of(5, vec![key(second, "a", 2, 10)]);
+        own.add(of(20, (0..12).map(|number| key(second, &number.to_string(), 3, number)).collect()));
+        own.add(RelatedKeysJson {
+            partial: true,
+            ..of(7, vec![key(second, "a", 4, 0), key(first, "b", 1, 0)])
+        });
+        let shown = own.shown(pipeline);
+        assert_eq!((shown.decisions, shown.partial, shown.keys.len()), (32, true, 11));
+        assert_eq!(shown.keys[0].piece, "b", "kinds are in the order of the configuration");
+        let both = RelatedKeyJson { good: 2, first: Timestamp(Time(0)), ..key(second, "a", 6, 10) };
+        assert_eq!(shown.keys[1], both);
+        assert_eq!(shown.keys[2].piece, "11", "the latest of those that share as much");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::decisions::absent;
 use super::format::{CELL, number, plain, time, url, value};
 use super::frame::{ConsoleSection, done, redirect, secret};
 use super::texts::{counted, fill, t, word};
@@ -45,7 +46,7 @@ pub(super) async fn page(visit: ConsoleVisit) -> Result<Response, PageFailure> {
         from: Some(from.to_string()),
         to: None,
     };
-    let impact = corrections::impact(State(visit.node.clone()), QueryParams(params)).await?.0;
+    let impact = corrections::impact(State(visit.node.clone()), None, QueryParams(params)).await?.0;
     let last = corrections::progress(State(visit.node.clone())).await.0;
     let last = Some(last).filter(|last| last.rule == query.rule && last.pipeline == pipeline);
     let page = ImpactPage { visit: &visit, pipeline: &pipeline, query: &query, span, from };
@@ -79,6 +80,7 @@ impl ImpactPage<'_> {
                 button type="submit" { (t("rules.show")) }
             }
             @if let Some(last) = last { (self.last(last)) }
+            (absent(&impact.absent))
             dl.figures {
                 div { dt { (t("impact.hits")) } dd { (number(impact.hits)) } }
                 div { dt { (t("impact.alone")) } dd { (number(impact.alone)) } }

@@ -192,6 +192,7 @@ async fn anomalies(visit: &ConsoleVisit) -> Markup {
     html! {
         section {
             h2 #anomalies { (t("overview.anomalies")) }
+            @if let Some(node) = visit.node.own_name() { p.dim { (fill("overview.anomalies_of", &[("node", &plain(&node, CELL))])) } }
             @match &found {
                 None => { p.dim { (t("overview.anomalies_later")) } }
                 Some(found) if found.anomalies.is_empty() => { p.dim { (t("overview.no_anomalies")) } }

@@ -4,6 +4,7 @@ use axum::extract::State;
 use maud::{Markup, html};
 
 use super::charts::share_bar;
+use super::decisions::absent;
 use super::format::{CELL, distance, key_url, number, plain, value};
 use super::texts::{fill, t};
 use super::visit::ConsoleVisit;
@@ -28,7 +29,7 @@ pub(super) async fn section(visit: &ConsoleVisit, pipeline: &str, kind: &str, va
     let (of, kind, value) = (Some(pipeline.to_owned()), kind.to_owned(), value.to_owned());
     let asked = RelatedKeyParams { pipeline: of, kind, value, from: None };
     // A distinct count has none, and a journal that cannot be searched takes nothing from what is known of the key.
-    let Ok(found) = statistics::related(State(visit.node.clone()), QueryParams(asked)).await else {
+    let Ok(found) = statistics::related(State(visit.node.clone()), None, QueryParams(asked)).await else {
         return html! {};
     };
     note("key", found.piece.clone());
@@ -37,6 +38,7 @@ pub(super) async fn section(visit: &ConsoleVisit, pipeline: &str, kind: &str, va
     html! {
         section {
             h2 #related { (t("related.title")) }
+            (absent(&found.absent))
             @if found.keys.is_empty() { p.dim { (t("related.none")) } } @else {
                 p.dim { (fill(help, &[("n", &number(found.decisions))])) }
                 (table(visit, &found))
@@ -133,6 +135,7 @@ mod tests {
             decisions: 10,
             partial: false,
             keys: counts.iter().enumerate().map(key).collect(),
+            absent: Vec::new(),
         }
     }
 

@@ -238,12 +238,15 @@ pub(crate) async fn wait_for_rules(node: &Arc<Node>) -> Vec<String> {
         let behind: Vec<(NodeNumber, PeerNode)> = behind.collect();
         let waits = behind.iter().any(|(_, peer)| !peer.is_away());
         if !waits || begun.elapsed() >= RULES_WITHIN {
-            let name =
-                |(number, peer): (NodeNumber, PeerNode)| format!("{} ({})", number.get(), peer.entry.name);
-            return behind.into_iter().map(name).collect();
+            return behind.iter().map(|(number, peer)| name(*number, peer)).collect();
         }
         sleep(BEAT / 10).await;
     }
+}
+
+/// The name of a node, as answers have it.
+fn name(number: NodeNumber, peer: &PeerNode) -> String {
+    format!("{} ({})", number.get(), peer.entry.name)
 }
 
 impl Node {
@@ -298,7 +301,7 @@ impl Node {
             return (asked, missing);
         };
         for (number, peer) in self.peers.nodes().into_iter().filter(|(number, _)| *number != own) {
-            let name = format!("{} ({})", number.get(), peer.entry.name);
+            let name = name(number, &peer);
             let request = NodeRequest {
                 method: Method::POST,
                 target: "/v1/erase".to_owned(),
@@ -311,6 +314,12 @@ impl Node {
             }
         }
         (asked, missing)
+    }
+
+    /// Returns the name of this node among those of a cluster, as answers have it: `3 (mail-3)`.
+    pub(crate) fn own_name(&self) -> Option<String> {
+        let own = self.engine.node_registry()?.number();
+        Some(name(own, &self.peers.nodes().remove(&own)?))
     }
 
     /// Asks all other nodes for what is at a URL, at the same time; returns the name of each and its answer.
@@ -327,7 +336,7 @@ impl Node {
                 body: Bytes::new(),
             };
             async move {
-                let name = format!("{} ({})", number.get(), peer.entry.name);
+                let name = name(number, &peer);
                 (name, self.ask_node(number, peer, request).await)
             }
         });

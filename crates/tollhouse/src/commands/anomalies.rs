@@ -7,6 +7,7 @@ use crate::clock;
 use crate::console::{DIM, Output, PLAIN, TableCell, TextTable, YELLOW, printable};
 use crate::exit::{CommandError, Exit};
 use crate::options::{Backend, EngineOptions, JsonOption, ServerOptions, time};
+use crate::rendering::without_nodes;
 
 /// Show what is unusual in the last hour: traffic, actions, rules, hot keys, promises
 #[derive(clap::Args)]
@@ -51,7 +52,7 @@ pub(crate) fn run(args: AnomaliesArgs) -> Result<Exit, CommandError> {
                 anomalies.extend(found.iter().map(|one| AnomalyJson::new(one, at, true)));
             }
             local.close()?;
-            AnomaliesJson { at: Timestamp(at), anomalies }
+            AnomaliesJson { at: Timestamp(at), anomalies, absent: Vec::new() }
         }
     };
     if out.is_json() {
@@ -65,14 +66,16 @@ pub(crate) fn run(args: AnomaliesArgs) -> Result<Exit, CommandError> {
             if let Some(value) = &one.value {
                 detail = format!("{}: {detail}", printable(value));
             }
-            table.row([
+            let of_node = one.node.iter().map(|node| TableCell::text(printable(node), DIM));
+            table.row(of_node.chain([
                 TableCell::text(&one.sort, YELLOW),
                 TableCell::text(printable(&one.pipeline), DIM),
                 TableCell::text(detail, PLAIN),
-            ]);
+            ]));
         }
         out.line(table)?;
     }
     out.flush()?;
+    without_nodes(&found.absent);
     Ok(if found.anomalies.is_empty() { Exit::Fine } else { Exit::Found })
 }

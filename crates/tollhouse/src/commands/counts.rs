@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use event::{Span, Time};
 use server::api::{CountBucketJson, DecisionCountsJson};
 
-use crate::console::{BOLD, DIM, Output, PLAIN, TableCell, TextTable, colour, printable, say};
+use crate::console::{BOLD, DIM, Output, PLAIN, TableCell, TextTable, colour, printable};
 use crate::exit::{CommandError, Exit};
 use crate::options::{JsonOption, NearServerOptions, span, time};
+use crate::rendering::without_nodes;
 
 /// Show a server's decisions over time, by action, label and rule
 #[derive(clap::Args)]
@@ -60,10 +61,7 @@ pub(crate) fn run(args: CountsArgs) -> Result<Exit, CommandError> {
         show(&mut out, &counts)?;
     }
     out.flush()?;
-    if !counts.absent.is_empty() {
-        let absent = counts.absent.join(", ");
-        say(format_args!("without nodes that do not answer: {}", printable(&absent)));
-    }
+    without_nodes(&counts.absent);
     Ok(Exit::Fine)
 }
 

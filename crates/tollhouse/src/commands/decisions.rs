@@ -20,6 +20,7 @@ use crate::console::{BOLD, DIM, Output, TableCell, TextTable, colour, cut, error
 use crate::exit::{CommandError, Exit};
 use crate::interrupt::Interrupt;
 use crate::options::{EngineOptions, JsonOption, ServerOptions, time};
+use crate::rendering::without_nodes;
 
 /// Decisions that are asked for at once.
 const PAGE: usize = 500;
@@ -400,10 +401,7 @@ fn common(args: &DecisionsArgs) -> Result<Exit, CommandError> {
     if found.partial {
         say("reading took too long: fewer decisions were looked at than were wanted");
     }
-    if !found.absent.is_empty() {
-        let absent = found.absent.join(", ");
-        say(format_args!("without nodes that do not answer: {}", printable(&absent)));
-    }
+    without_nodes(&found.absent);
     Ok(Exit::Fine)
 }
 

@@ -81,6 +81,7 @@ pub(crate) fn run(args: StatsArgs) -> Result<Exit, CommandError> {
                 out.json(&found)?;
             } else {
                 rendering::related(&mut out, &found)?;
+                rendering::without_nodes(&found.absent);
             }
         }
         Some(path) => {
@@ -157,7 +158,7 @@ fn related(args: &StatsArgs) -> Result<RelatedKeysJson, CommandError> {
             let found = local.engine().related_keys(&pipeline, key, args.from, &mut budget);
             let found = found.map_err(CommandError::new)?;
             local.close()?;
-            RelatedKeysJson::new(&pipeline.name, &kind, &found)
+            RelatedKeysJson::new(&pipeline.name, &kind, &found).shown(&pipeline)
         }
     })
 }

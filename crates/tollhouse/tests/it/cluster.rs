@@ -366,6 +366,17 @@ fn any_node_answers_for_the_decisions_of_all() {
         assert_eq!(exported.collect::<Vec<_>>(), newest_first);
         let common = json(&ask("/v1/decisions/common"));
         assert_eq!((&common["decisions"], common.get("absent")), (&serde_json::json!(9), None), "{common}");
+        // Of each node's three decisions, on one address with one path.
+        let related = json(&ask("/v1/keys/related?kind=ip&value=192.0.2.0"));
+        let shared = related["keys"].as_array().unwrap().iter().map(|key| key["decisions"].as_u64().unwrap());
+        assert_eq!((&related["decisions"], shared.max()), (&serde_json::json!(9), Some(9)), "{related}");
+        let impact = json(&ask("/v1/rules/impact?rule=TOOL"));
+        assert_eq!((&impact["hits"], impact.get("absent")), (&serde_json::json!(9), None), "{impact}");
+        let listed = impact["decisions"].as_array().unwrap().iter();
+        let mut listed: Vec<String> = listed.map(|hit| hit["id"].as_str().unwrap().to_owned()).collect();
+        listed.sort_unstable_by(|one, other| other.cmp(one));
+        assert_eq!(listed, newest_first, "{impact}");
+        assert_eq!(json(&ask("/v1/anomalies"))["anomalies"], serde_json::json!([]));
         // The console lists what the route lists.
         let shown = ask("/console/decisions?q=&action=");
         assert!(all.iter().all(|id| shown.contains(*id)), "{shown}");
@@ -428,9 +439,11 @@ fn any_node_answers_for_the_decisions_of_all() {
         after = format!("&after={next}");
     }
     assert_eq!(found, 6);
-    for path in ["/v1/counts", "/v1/decisions/statistics"] {
+    for path in ["/v1/counts", "/v1/decisions/statistics", "/v1/anomalies"] {
         without_third(path);
     }
+    assert_eq!(without_third("/v1/keys/related?kind=ip&value=192.0.2.0")["decisions"], 6);
+    assert_eq!(without_third("/v1/rules/impact?rule=TOOL")["hits"], 6);
     let shown = call(&two, "/console/decisions", None).1;
     assert!(shown.contains("These nodes do not answer"), "{shown}");
     let (status, text) = call(&two, "/v1/decisions/export", None);

@@ -3,21 +3,23 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::{Extension, Json};
 use engine::{CorrectionOrder, CorrectionProgress};
+use futures_util::future::join;
 use journal::ReadBudget;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::decisions::time;
+use super::decisions::{answers_of_others, target, time};
 use super::{JsonBody, QueryParams};
 use crate::api;
 use crate::core::correction_work;
 use crate::core::corrections::CorrectionJob;
 use crate::core::grant::{RequestGrant, note};
 use crate::core::node::Node;
+use crate::core::peers::RelayedRequest;
 use crate::core::problem::{HttpFailure, INVALID_PARAMETER, ProblemResponses, UNKNOWN_NAME};
 
 /// Records that are looked at for one answer.
@@ -42,10 +44,10 @@ pub(crate) struct ImpactParams {
     pub(crate) to: Option<String>,
 }
 
-/// Returns what a rule did to past events of this node: how often it fired and alone decided, and what `POST
-/// /v1/rules/corrections` would undo. `partial` means there is more than one request reads.
+/// Returns what a rule did to past events of all nodes: how often it fired and alone decided, and what `POST
+/// /v1/rules/corrections` to each of them would undo. `partial` means there is more than one request reads.
 ///
-/// Each event is decided again without the rule, by the version that decided.
+/// Each event is decided again without the rule, by the version that decided, on the node that has it.
 #[utoipa::path(
     get,
     path = "/v1/rules/impact",
@@ -56,12 +58,37 @@ pub(crate) struct ImpactParams {
 )]
 pub(crate) async fn impact(
     State(node): State<Arc<Node>>,
+    relayed: Option<Extension<RelayedRequest>>,
     QueryParams(params): QueryParams<ImpactParams>,
 ) -> Result<Json<api::RuleImpactJson>, HttpFailure> {
     let now = node.now();
     let from = time("from", params.from)?.unwrap_or(now - event::Span::days(1));
     let to = time("to", params.to)?;
     let order = order(&node, params.pipeline.as_deref(), params.rule, params.version, (from, to))?;
+    if relayed.is_some() {
+        return own_impact(&node, order, now).await.map(Json);
+    }
+    let pairs = [
+        ("pipeline", Some(order.pipeline.clone())),
+        ("rule", Some(order.rule.clone())),
+        ("version", order.version.clone()),
+        ("from", Some(order.from.to_string())),
+        ("to", Some(order.to.to_string())),
+    ];
+    let target = target("/v1/rules/impact", pairs.into_iter());
+    let (own, (others, absent)) =
+        join(own_impact(&node, order, now), answers_of_others(&node, &target)).await;
+    let mut all: api::RuleImpactJson = own?;
+    others.into_iter().for_each(|other| all.add(other));
+    Ok(Json(api::RuleImpactJson { absent, ..all }))
+}
+
+/// Returns what a rule did to past events of this node.
+async fn own_impact(
+    node: &Arc<Node>,
+    order: CorrectionOrder,
+    now: event::Time,
+) -> Result<api::RuleImpactJson, HttpFailure> {
     let engine = Arc::clone(&node.engine);
     let runtime = tokio::runtime::Handle::current();
     let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
@@ -72,7 +99,7 @@ pub(crate) async fn impact(
         runtime.block_on(engine.correct(&order, ("", now), Some(&mut budget), &progress, is_over))
     };
     let impact = node.searches.run(node.timeout() / 2, work).await??;
-    Ok(Json(impact.as_ref().map(api::RuleImpactJson::from).unwrap_or_default()))
+    Ok(impact.as_ref().map(api::RuleImpactJson::from).unwrap_or_default())
 }
 
 /// Undoes what a rule did to past events of this node: counters of its effects, counters of actions that it alone decided,

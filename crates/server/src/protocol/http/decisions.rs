@@ -245,7 +245,10 @@ pub(crate) async fn page_of_all(
 }
 
 /// Asks the other nodes that share this one's statistics. Returns their answers, and the names of those that give none.
-async fn answers_of_others<T: DeserializeOwned>(node: &Node, target: &str) -> (Vec<T>, Vec<String>) {
+pub(super) async fn answers_of_others<T: DeserializeOwned>(
+    node: &Node,
+    target: &str,
+) -> (Vec<T>, Vec<String>) {
     let (mut answers, mut absent) = (Vec::new(), Vec::new());
     for (name, answer) in node.ask_others(target).await {
         match answer.and_then(|answer| answer.json()) {
@@ -257,10 +260,10 @@ async fn answers_of_others<T: DeserializeOwned>(node: &Node, target: &str) -> (V
 }
 
 /// A parameter of a query, if it is given.
-type QueryPair = (&'static str, Option<String>);
+pub(super) type QueryPair = (&'static str, Option<String>);
 
 /// The target that asks another node for what parameters say.
-fn target(path: &str, pairs: impl Iterator<Item = QueryPair>) -> String {
+pub(super) fn target(path: &str, pairs: impl Iterator<Item = QueryPair>) -> String {
     let given: Vec<(&str, String)> = pairs.filter_map(|(name, text)| Some((name, text?))).collect();
     // Pairs of texts are always written.
     format!("{path}?{}", serde_urlencoded::to_string(given).unwrap_or_default())

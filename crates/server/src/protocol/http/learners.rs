@@ -3,20 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::{Extension, Json};
 use engine::KnownModels;
+use futures_util::future::join;
 use serde::Deserialize;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 use utoipa::IntoParams;
 
 use super::QueryParams;
+use super::decisions::target;
 use crate::api;
 use crate::core::anomaly_look::report;
+use crate::core::anomaly_watch::AnomalyReport;
 use crate::core::grant::{RequestGrant, may_read_content, note};
 use crate::core::node::Node;
+use crate::core::peers::RelayedRequest;
 use crate::core::problem::{HttpFailure, ProblemResponses};
 use crate::core::relearn_work;
 use crate::core::relearning::{RelearnJob, RelearnStage};
@@ -177,10 +181,10 @@ pub(crate) struct AnomalyParams {
     pub(crate) pipeline: Option<String>,
 }
 
-/// Lists what is unusual in the last hour on this node: traffic, actions and rules against the same hours of up to 14 days
+/// Lists what is unusual in the last hour, node by node: traffic, actions and rules against the same hours of up to 14 days
 /// before, keys that became hot, promises and probabilities that do not hold.
 ///
-/// Looks at most once a minute; a look costs as much as `/v1/top` for each kind.
+/// A node looks at most once a minute; a look costs as much as `/v1/top` for each kind.
 #[utoipa::path(
     get,
     path = "/v1/anomalies",
@@ -191,27 +195,53 @@ pub(crate) struct AnomalyParams {
 )]
 pub(crate) async fn anomalies(
     State(node): State<Arc<Node>>,
+    relayed: Option<Extension<RelayedRequest>>,
     QueryParams(AnomalyParams { pipeline }): QueryParams<AnomalyParams>,
 ) -> Result<Json<api::AnomaliesJson>, HttpFailure> {
-    let only = match &pipeline {
-        Some(name) => Some(node.pipeline(Some(name))?),
-        None => None,
-    };
-    let report = report(&node).await?;
-    let is_wanted = |name: &str| only.as_ref().is_none_or(|only| only.name == name);
-    let wanted = report.found.iter().filter(|one| is_wanted(&one.pipeline));
-    let shown = wanted.map(|one| api::AnomalyJson::new(one, report.at, may_read_content()));
-    Ok(Json(api::AnomaliesJson { at: api::Timestamp(report.at), anomalies: shown.collect() }))
+    let only = pipeline.as_deref().map(|name| node.pipeline(Some(name))).transpose()?;
+    let only = only.as_ref().map(|only| only.name.as_str());
+    match relayed {
+        Some(_) => report(&node).await.map(|found| Json(own_anomalies(&node, &found, only))),
+        None => anomalies_of_all(&node, only).await.map(Json),
+    }
 }
 
-/// The anomalies for a page: those of this minute if they are found at once, or else the latest that are known, while a look goes on
-/// behind the page. `None` where nothing is known yet.
+/// The anomalies of all nodes, of one pipeline or of all.
+async fn anomalies_of_all(node: &Arc<Node>, only: Option<&str>) -> Result<api::AnomaliesJson, HttpFailure> {
+    let target = target("/v1/anomalies", [("pipeline", only.map(str::to_owned))].into_iter());
+    let (own, others) = join(report(node), node.ask_others(&target)).await;
+    let own = own?;
+    let mut all = own_anomalies(node, &own, only);
+    for (name, answer) in others {
+        match answer.and_then(|answer| answer.json::<api::AnomaliesJson>()) {
+            Ok(other) => {
+                let found = other.anomalies.into_iter();
+                all.anomalies.extend(found.map(|one| one.of_other(&name, may_read_content())));
+            }
+            Err(_) => all.absent.push(name),
+        }
+    }
+    Ok(all)
+}
+
+/// What this node has found, for the reader of the request.
+fn own_anomalies(node: &Node, report: &AnomalyReport, only: Option<&str>) -> api::AnomaliesJson {
+    let name = node.own_name();
+    let wanted = report.found.iter().filter(|one| only.is_none_or(|only| one.pipeline == only));
+    let shown = wanted.map(|one| api::AnomalyJson {
+        node: name.clone(),
+        ..api::AnomalyJson::new(one, report.at, may_read_content())
+    });
+    api::AnomaliesJson { at: api::Timestamp(report.at), anomalies: shown.collect(), absent: Vec::new() }
+}
+
+/// The anomalies of this node for a page: those of this minute if they are found at once, or else the latest that are known, while
+/// a look goes on behind the page. `None` where nothing is known yet.
 pub(crate) async fn anomalies_at_hand(node: &Arc<Node>) -> Option<api::AnomaliesJson> {
     let of = Arc::clone(node);
     // It is one look however many pages ask.
     let look = tokio::spawn(async move { report(&of).await.ok() });
     let found = timeout(AT_HAND, look).await.ok().and_then(Result::ok).flatten();
-    let report = found.or_else(|| node.anomalies.latest())?;
-    let shown = report.found.iter().map(|one| api::AnomalyJson::new(one, report.at, may_read_content()));
-    Some(api::AnomaliesJson { at: api::Timestamp(report.at), anomalies: shown.collect() })
+    let found = found.or_else(|| node.anomalies.latest())?;
+    Some(own_anomalies(node, &found, None))
 }

@@ -2,20 +2,24 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use engine::{KeyChoice, KeyName, Ranking, ReputationRanking};
 use event::{Span, Time};
+use futures_util::future::join;
+use plan::Pipeline;
 use serde::Deserialize;
 use tokio::runtime::Handle;
 use utoipa::IntoParams;
 
+use super::decisions::{answers_of_others, bounded, target, time};
 use super::{JsonBody, QueryParams};
 use crate::api;
 use crate::core::answer_cache::RankingQuery;
 use crate::core::answering::answered;
 use crate::core::grant::may_read_content;
 use crate::core::node::Node;
+use crate::core::peers::RelayedRequest;
 use crate::core::problem::{HttpFailure, INVALID_PARAMETER, NOT_APPLICABLE, ProblemResponses};
 
 /// Keys that are shown unless the caller wants another number of them.
@@ -56,10 +60,6 @@ pub(crate) async fn timeline(
     let pipeline = node.pipeline(params.pipeline.as_deref())?;
     let (engine, now) = (Arc::clone(&node.engine), node.now());
     let (of, TimelineParams { kind, value, from, to, .. }) = (Arc::clone(&pipeline), params);
-    let time = |name: &str, text: Option<String>| {
-        let time = text.map(|text| text.parse::<Time>()).transpose();
-        time.map_err(|error| INVALID_PARAMETER.failure(format!("{name}: {error}")))
-    };
     let (from, to) = (time("from", from)?, time("to", to)?);
     if from.zip(to).is_some_and(|(from, to)| from >= to) {
         return Err(INVALID_PARAMETER.failure("to: it is not after `from`"));
@@ -130,8 +130,8 @@ pub(crate) struct RelatedKeyParams {
     pub(crate) from: Option<String>,
 }
 
-/// Lists up to a thousand keys that share recent decisions with a key: a device's accounts, an account's addresses. Reads
-/// this node's decisions, since statistics keep hashes. Keys of several fields are left out.
+/// Lists keys that share recent decisions with a key, of up to a thousand decisions of each node: a device's accounts, an
+/// account's addresses. Reads decisions, since statistics keep hashes. Keys of several fields are left out.
 #[utoipa::path(
     get,
     path = "/v1/keys/related",
@@ -142,17 +142,43 @@ pub(crate) struct RelatedKeyParams {
 )]
 pub(crate) async fn related(
     State(node): State<Arc<Node>>,
+    relayed: Option<Extension<RelayedRequest>>,
     QueryParams(RelatedKeyParams { pipeline, kind, value, from }): QueryParams<RelatedKeyParams>,
 ) -> Result<Json<api::RelatedKeysJson>, HttpFailure> {
     let pipeline = node.pipeline(pipeline.as_deref())?;
-    let from = super::decisions::time("from", from)?;
-    let (engine, of, name) = (Arc::clone(&node.engine), Arc::clone(&pipeline), kind.clone());
+    let from = time("from", from)?;
+    if relayed.is_some() {
+        return own_related(&node, &pipeline, kind, value, from).await.map(Json);
+    }
+    let pairs = [
+        ("pipeline", Some(pipeline.name.clone())),
+        ("kind", Some(kind.clone())),
+        ("value", Some(value.clone())),
+        ("from", from.map(|from| from.to_string())),
+    ];
+    let target = target("/v1/keys/related", pairs.into_iter());
+    let (own, (others, absent)) =
+        join(own_related(&node, &pipeline, kind, value, from), answers_of_others(&node, &target)).await;
+    let mut all: api::RelatedKeysJson = own?;
+    others.into_iter().for_each(|other| all.add(other));
+    Ok(Json(api::RelatedKeysJson { absent, ..all }.shown(&pipeline)))
+}
+
+/// Lists the keys that share decisions of this node with a key.
+async fn own_related(
+    node: &Arc<Node>,
+    pipeline: &Arc<Pipeline>,
+    kind: String,
+    value: String,
+    from: Option<Time>,
+) -> Result<api::RelatedKeysJson, HttpFailure> {
+    let (engine, of, name) = (Arc::clone(&node.engine), Arc::clone(pipeline), kind.clone());
     let work = move |is_over: &(dyn Fn() -> bool + Sync)| {
         let key = KeyChoice { kind, value };
-        super::decisions::bounded(is_over, |budget| engine.related_keys(&of, key, from, budget))
+        bounded(is_over, |budget| engine.related_keys(&of, key, from, budget))
     };
     let related = node.searches.run(node.timeout() / 2, work).await??;
-    Ok(Json(api::RelatedKeysJson::new(&pipeline.name, &name, &related)))
+    Ok(api::RelatedKeysJson::new(&pipeline.name, &name, &related))
 }
 
 /// Returns the counts of many keys in one request. Counts nothing.

@@ -10,6 +10,7 @@ use crate::clock::now;
 use crate::console::{BOLD, DIM, Output, TableCell, TextTable, colour, help, printable, say};
 use crate::exit::{CommandError, Exit};
 use crate::options::{TargetServerOptions, time};
+use crate::rendering::without_nodes;
 
 /// The time between two looks at what a server does.
 const LOOK: Duration = Duration::from_millis(250);
@@ -105,6 +106,7 @@ pub(super) fn impact(args: RulesImpactArgs) -> Result<Exit, CommandError> {
         }
     }
     out.flush()?;
+    without_nodes(&impact.absent);
     if impact.partial {
         help("there is more than was looked at: name a shorter time");
     }
