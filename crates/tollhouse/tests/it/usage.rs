@@ -293,7 +293,7 @@ fn plans_of_published_systems_can_be_followed_line_by_line() {
         let text = run(["plan", "--system", system], "").expect(0).stdout;
         for engine in plan["engines"].as_array().unwrap() {
             let figure = |name: &str| engine[name].as_f64().unwrap_or_else(|| panic!("{name}: {engine}"));
-            let is_near = |one: f64, other: f64| (one - other).abs() <= 0.01 * other.abs() + 0.06;
+            let is_near = |one: f64, other: f64| (one - other).abs() <= 0.02 * other.abs();
             let lines: Vec<&str> =
                 engine["arithmetic"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
             assert!(lines.iter().all(|line| text.contains(line)), "{system}: {text}");

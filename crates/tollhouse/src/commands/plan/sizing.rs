@@ -220,6 +220,21 @@ fn days(span: Span) -> f64 {
     span.as_seconds_f64().max(0.0) / 86_400.0
 }
 
+/// A figure with three digits that say something, or all of those before the point.
+fn shown(figure: f64) -> String {
+    let mut decimals = 0;
+    let mut scaled = figure.abs();
+    while scaled > 0.0 && scaled < 100.0 && decimals < 9 {
+        scaled *= 10.0;
+        decimals += 1;
+    }
+    let text = format!("{figure:.decimals$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
 impl ClusterDemand {
     /// Applies the formula. Numbers that are too large stay at the largest.
     pub(super) fn sizing(&self) -> ClusterSizing {
@@ -261,32 +276,37 @@ impl ClusterDemand {
         let node_cores = self.updates_per_second as f64 * engine.at_node / 1e6;
         let servers = masters.saturating_mul(copies);
         let nodes = ((node_cores / BUSY / self.node_cores.max(1) as f64).ceil() as u64).max(2);
-        let gib = |bytes: f64| bytes / (1u64 << 30) as f64;
+        let gib = |bytes: f64| shown(bytes / (1u64 << 30) as f64);
+        let KeyRates { made, changed, read } = rates;
+        let [made, changed, read] = [made, changed, read].map(shown);
         let mut arithmetic = vec![
             format!(
-                "room: {keys:.0} keys x {key_bytes:.0} bytes x {FRAGMENTATION} / {FILL} = {:.1} GiB; / {:.0} GiB a server = \
+                "room: {keys:.0} keys x {key_bytes:.0} bytes x {FRAGMENTATION} / {FILL} = {} GiB; / {} GiB a server = \
                  {masters_by_room} masters",
                 gib(bytes),
                 gib(room.max(1) as f64)
             ),
             format!(
-                "time: {:.0} keys made x {} us + {:.0} others changed x {} us + {:.0} read x {} us = {cores:.2} cores a \
+                "time: {made} keys made x {} us + {changed} others changed x {} us + {read} read x {} us = {} cores a \
                  second; / {BUSY} = {masters_by_time} masters",
-                rates.made, engine.made, rates.changed, engine.changed, rates.read, engine.read
+                engine.made,
+                engine.changed,
+                engine.read,
+                shown(cores)
             ),
         ];
         if engine.is_on_disk {
             arithmetic.push(format!(
-                "reads: {:.0} keys read / {DISK_READS:.0} a disk = {masters_by_reads} masters",
-                rates.read
+                "reads: {read} keys read / {DISK_READS:.0} a disk = {masters_by_reads} masters"
             ));
         }
         arithmetic.extend([
             format!("servers: {masters} masters, the most of these and 3, x {copies} copies = {servers}"),
             format!(
-                "nodes: {} updates x {} us = {node_cores:.2} cores a second; / {BUSY} / {} cores a node = {nodes}, at least 2",
+                "nodes: {} updates x {} us = {} cores a second; / {BUSY} / {} cores a node = {nodes}, at least 2",
                 self.updates_per_second,
                 engine.at_node,
+                shown(node_cores),
                 self.node_cores.max(1)
             ),
         ]);
@@ -349,6 +369,15 @@ mod tests {
         let micros = |of: &EngineSizing| (of.cores * 1e6).round() as u64;
         assert_eq!((micros(module), micros(scripts)), (500 + 580 + 182, 6100 + 13_600 + 5460));
         assert_eq!((module.nodes, (module.node_cores * 1e6).round()), (2, 18_500.0));
+    }
+
+    #[test]
+    fn figures_keep_what_they_say() {
+        for (figure, text) in
+            [(0.0, "0"), (64.0, "64"), (0.1157, "0.116"), (18_657.19, "18657"), (99.96, "100"), (1e-12, "0")]
+        {
+            assert_eq!(shown(figure), text);
+        }
     }
 
     #[test]
