@@ -24,7 +24,8 @@ impl ClusterCore {
     pub(crate) fn age(&self, now: Duration) -> ImageAge {
         let settings = &self.settings;
         // What is not asked for because a write is about to answer it, that write, and this call's own reading.
-        let exact_for = settings.fresh_for + 3 * self.pause() + 2 * settings.within;
+        let slack = (3 * self.pause()).saturating_add(settings.within.saturating_mul(2));
+        let exact_for = settings.fresh_for.saturating_add(slack);
         ImageAge {
             soft: now.saturating_sub(settings.fresh_for),
             exact: now.saturating_sub(exact_for),
