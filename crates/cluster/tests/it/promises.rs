@@ -157,6 +157,15 @@ fn readings_say_when_they_may_lack_what_others_have_added() {
         environment.simulated.run_for(Duration::from_millis(100));
     }
     assert_eq!(adding.metrics().reads, reads, "none is read again");
+    // What nobody has looked at for longer lags until somebody has.
+    environment.simulated.run_for(exact_for + 2 * flush_every);
+    let is_exact = || keys().filter(|key| read(&adding, *key).0 == Quality::Exact).count();
+    let mut found = Vec::new();
+    while found.len() < 20 && found.last() != Some(&40) {
+        found.push(is_exact());
+        environment.simulated.run_for(2 * WITHIN);
+    }
+    assert!(found[0] < 40 && found.last() == Some(&40), "{found:?}");
 }
 
 #[test]
