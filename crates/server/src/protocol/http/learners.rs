@@ -224,7 +224,7 @@ async fn anomalies_of_all(node: &Arc<Node>, only: Option<&str>) -> Result<api::A
     Ok(all)
 }
 
-/// What this node has found, for the reader of the request.
+/// The anomalies that this node has found, for the reader of the request.
 fn own_anomalies(node: &Node, report: &AnomalyReport, only: Option<&str>) -> api::AnomaliesJson {
     let name = node.own_name();
     let wanted = report.found.iter().filter(|one| only.is_none_or(|only| one.pipeline == only));
