@@ -18,6 +18,7 @@ mod features;
 mod input;
 mod interrupt;
 mod ledger_home;
+mod log_input;
 #[cfg(feature = "mail-auth")]
 mod lookups;
 mod losses;

@@ -79,6 +79,8 @@ pub struct AccessLogFormat {
     parts: Vec<FormatPart>,
     /// The text behind the last variable.
     end: Box<[u8]>,
+    /// The format as it was written.
+    text: Box<str>,
 }
 
 impl AccessLogFormat {
@@ -99,6 +101,19 @@ impl AccessLogFormat {
             compiler.apache(&is_declared)?;
         }
         compiler.finish()
+    }
+
+    /// The format as it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The declared fields that lines bring.
+    pub fn fields(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match &part.variable {
+            FormatVariable::Own(name) => Some(&**name),
+            _ => None,
+        })
     }
 
     /// Reads one line, with or without its end. Linear in the line; what follows the format's end is not read.
@@ -375,7 +390,7 @@ impl<'f> FormatCompiler<'f> {
                 part.variable = FormatVariable::Ignored;
             }
         }
-        Ok(AccessLogFormat { parts: self.parts, end: self.text.into_boxed_slice() })
+        Ok(AccessLogFormat { parts: self.parts, end: self.text.into_boxed_slice(), text: self.format.into() })
     }
 }
 

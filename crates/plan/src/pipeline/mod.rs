@@ -209,6 +209,13 @@ impl Pipeline {
         self.candidate.as_ref()?.canary.as_ref()
     }
 
+    /// The field with the address that an event is from: that of requests, messages or logs, else the first declared one.
+    pub fn address_field(&self) -> Option<&str> {
+        let known = ["client.ip", "log.ip"].into_iter().find(|name| self.schema.slot(name).is_some());
+        let declared = || self.columns.networks.first().map(|(slot, _)| *slot);
+        known.or_else(|| declared().map(|slot| self.schema.column(slot).name.as_str()))
+    }
+
     /// The format of access logs' lines that the pipeline reads; `None` for the usual ones.
     pub fn access_log_format(&self) -> Option<&Arc<AccessLogFormat>> {
         match &self.columns.content {

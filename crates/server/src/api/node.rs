@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use content::web::log_format::{AccessLogFormat, AccessLogFormatError};
 use judge::Action;
 use logs::log_reader::LogPatterns;
 use logs::log_record::{LogFieldMap, LogLineFormat};
@@ -141,6 +142,12 @@ pub struct PipelineJson {
     /// The way in which lines become its events, if it reads a log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<LogInputJson>,
+    /// The format of access logs that it reads, if that is one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access_log: Option<AccessLogInputJson>,
+    /// The field with the address that an event is from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
     /// The kinds of pieces that it counts.
     pub kinds: Vec<KindJson>,
     /// The things of which it counts distinct values.
@@ -187,6 +194,11 @@ impl PipelineJson {
             version: pipeline.version.clone(),
             input: pipeline.input.name().to_owned(),
             log: pipeline.log().map(LogInputJson::from),
+            access_log: pipeline.access_log_format().map(|format| AccessLogInputJson {
+                format: format.text().to_owned(),
+                fields: format.fields().map(str::to_owned).collect(),
+            }),
+            address: pipeline.address_field().map(str::to_owned),
             kinds: kinds.collect(),
             distincts: distincts
                 .map(|plan| DistinctJson {
@@ -200,6 +212,24 @@ impl PipelineJson {
             rules: rules.collect(),
             feedback: pipeline.feedback.keys().cloned().collect(),
         }
+    }
+}
+
+/// A format of access logs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[schema(as = AccessLogInput)]
+pub struct AccessLogInputJson {
+    /// The format, as `log_format` of nginx or `LogFormat` of Apache.
+    pub format: String,
+    /// The variables that are fields of events.
+    pub fields: Vec<String>,
+}
+
+impl TryFrom<&AccessLogInputJson> for AccessLogFormat {
+    type Error = AccessLogFormatError;
+
+    fn try_from(input: &AccessLogInputJson) -> Result<AccessLogFormat, AccessLogFormatError> {
+        AccessLogFormat::new(&input.format, |name| input.fields.iter().any(|field| field == name))
     }
 }
 

@@ -25,13 +25,13 @@ use plan::preset;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use super::replay::each_batch;
 use crate::client::{ApiClient, CallError, LineFormat};
 use crate::console::{DIM, Output, Progress, say};
 use crate::corpora;
 use crate::exit::{CommandError, Exit};
 use crate::input::line_batch::BATCH;
 use crate::input::messages::{EnvelopeOption, InputMessage, InputMessageIter};
+use crate::log_input::LogFileReader;
 use crate::message_reader::{MessageOptions, ThreadsOption, each_message, message_pipeline};
 use crate::options::{EngineOptions, JsonOption, LocalEngine};
 use crate::tally::per_second;
@@ -263,14 +263,26 @@ fn replay(args: &BenchInputArgs) -> Result<CommandMeasurement, CommandError> {
             Some(file) => Box::new(BufReader::with_capacity(256 << 10, open(file)?)),
             None => Box::new(corpora::WEB),
         };
-        each_batch(&local, &pipeline, LineFormat::AccessLog, reader, args.threads, BATCH, |batch| {
-            let batch = batch.map_err(CommandError::new)?;
-            let events: Vec<_> =
-                batch.into_iter().filter_map(|(_, ready)| Some(ready.ok()?.prepared)).collect();
-            count += events.len() as u64;
-            pollster::block_on(local.engine().decide(events));
-            Ok(())
-        })?;
+        let lines = LogFileReader {
+            local: &local,
+            pipeline: &pipeline,
+            form: LineFormat::AccessLog,
+            by_patterns: false,
+            threads: args.threads,
+            size: BATCH,
+        };
+        lines.read(
+            reader,
+            |_| (),
+            |batch| {
+                let batch = batch.map_err(CommandError::new)?;
+                let events: Vec<_> =
+                    batch.into_iter().filter_map(|(_, line)| Some(line.event()?.prepared)).collect();
+                count += events.len() as u64;
+                pollster::block_on(local.engine().decide(events));
+                Ok(())
+            },
+        )?;
         if count == before {
             return Err(nothing(args));
         }

@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::thread;
 
 use content::web::log_format::AccessLogFormat;
-use event::{Event, Time};
-use journal::json_value;
+use event::Time;
 use logs::csv::CsvColumns;
 use logs::log_stream::{LogEnvelope, LogSettings, zone};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use sources::LINE_BYTES_MAX;
 use sources::crowdsec_reader::CrowdsecReader;
 use sources::line_reader::{LinePlace, ReadLine, SourceLineFormat, SourceLineReader, machine_zone};
@@ -17,6 +16,7 @@ use super::{AGAIN, FollowArgs, FollowFormat};
 use crate::client::{ApiClient, CallError};
 use crate::exit::CommandError;
 use crate::interrupt::Interrupt;
+use crate::log_input::event_json;
 
 /// A reader of what is followed.
 pub(super) enum LineReader {
@@ -70,8 +70,15 @@ impl LineReader {
                 Ok(known) => {
                     let mut known = known.pipelines.into_iter();
                     let found = known.find(|found| pipeline.is_none_or(|name| found.name == name));
-                    let Some(input) = found.and_then(|found| found.log) else { break };
-                    return of(log_format(LogSettings::from(input), args)?);
+                    let (input, own) = found.map_or((None, None), |found| (found.log, found.access_log));
+                    match (input, own) {
+                        (Some(input), _) => return of(log_format(LogSettings::from(input), args)?),
+                        (None, Some(own)) if format.is_none() => {
+                            let format = AccessLogFormat::try_from(&own).map_err(CommandError::new)?;
+                            return of(SourceLineFormat::AccessLog(Some(Arc::new(format))));
+                        }
+                        (None, _) => break,
+                    }
                 }
                 // A token that may only have events decided does not see it.
                 Err(error @ CallError::Refused(..)) if !error.is_for_now() => match format {
@@ -135,7 +142,7 @@ impl LineReader {
             }
         };
         Ok(match reader.read(line, place, head, now)? {
-            ReadLine::Event(event) => FollowedLine::Events(vec![json_of(*event)]),
+            ReadLine::Event(event) => FollowedLine::Events(vec![Value::Object(event_json(*event))]),
             ReadLine::Object(object) => FollowedLine::Events(vec![Value::Object(object)]),
             ReadLine::Silent => FollowedLine::Events(Vec::new()),
             ReadLine::Unread => FollowedLine::Unread,
@@ -170,18 +177,4 @@ fn log_format(mut settings: LogSettings, args: &FollowArgs) -> Result<SourceLine
     settings.zone = args.zone.clone().or(settings.zone);
     let stream = settings.open(machine_zone()).map_err(CommandError::new)?;
     Ok(SourceLineFormat::Log(Box::new(stream)))
-}
-
-/// An event as servers take it.
-fn json_of(event: Event) -> Value {
-    let Event { id, time, fields, .. } = event;
-    let mut object: Map<String, Value> =
-        fields.into_iter().map(|(name, value)| (name, json_value(&value))).collect();
-    if let Some(time) = time {
-        object.insert("time".to_owned(), Value::String(time.to_string()));
-    }
-    if let Some(id) = id {
-        object.insert("id".to_owned(), Value::String(id));
-    }
-    Value::Object(object)
 }

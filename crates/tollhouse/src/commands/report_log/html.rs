@@ -53,19 +53,21 @@ pub(super) fn page(name: &str, summary: &LogSummary, most: usize) -> String {
     let RequestCounts { requests, failed, flagged, bytes } = &summary.all;
     let _ = write!(
         out,
-        "<p><b>{requests}</b> requests, <b>{flagged}</b> flagged, <b>{failed}</b> failed, <b>{bytes}</b> bytes"
+        "<p><b>{requests}</b> {}, <b>{flagged}</b> flagged, <b>{failed}</b> failed, <b>{bytes}</b> bytes",
+        summary.unit
     );
     if let Some((first, last)) = summary.span {
         let _ = write!(out, ", from {first} to {last}");
     }
-    let _ = writeln!(out, "; {} lines are no requests.</p>", summary.bad);
+    let _ = write!(out, "; {} lines are no {}", summary.bad, summary.unit);
+    let _ = writeln!(out, "; {} lines are read by no pattern.</p>", summary.unread);
     timeline(&mut out, summary);
     let sources = summary.sources.top(most);
     if !sources.is_empty() {
         flagged_sources(&mut out, &sources, summary);
     }
     for Section { title, entries, missed } in sections(summary, most) {
-        table(&mut out, title, &entries, missed);
+        table(&mut out, title, summary.unit, &entries, missed);
     }
     out.push_str("</body></html>\n");
     out
@@ -81,10 +83,11 @@ fn timeline(out: &mut String, summary: &LogSummary) {
         let (height, bad) = (share(counts.requests, highest), share(counts.flagged, counts.requests));
         let _ = write!(
             out,
-            "<div style=\"height:{}.{}%\" title=\"{start}: {} requests, {} flagged\"><div style=\"height:{}.{}%;flex:1\"></div></div>",
+            "<div style=\"height:{}.{}%\" title=\"{start}: {} {}, {} flagged\"><div style=\"height:{}.{}%;flex:1\"></div></div>",
             height / 10,
             height % 10,
             counts.requests,
+            summary.unit,
             counts.flagged,
             bad / 10,
             bad % 10
@@ -114,13 +117,16 @@ fn flagged_sources(out: &mut String, sources: &[FlaggedSource], summary: &LogSum
     out.push_str("</table>\n");
 }
 
-fn table(out: &mut String, title: &str, entries: &[TopEntry], missed: u64) {
+fn table(out: &mut String, title: &str, unit: &str, entries: &[TopEntry], missed: u64) {
     let Some(highest) = entries.iter().map(|entry| entry.counts.requests).max() else { return };
     let _ = write!(out, "<h2>{}", escaped(title));
     if missed > 0 {
         let _ = write!(out, " <span class=\"dim\">(counts may be up to {missed} too low)</span>");
     }
-    out.push_str("</h2><table><tr><th class=\"n\">requests</th><th class=\"n\">flagged</th><th class=\"n\">failed</th><th class=\"n\">bytes</th><th></th><th></th></tr>\n");
+    let _ = writeln!(
+        out,
+        "</h2><table><tr><th class=\"n\">{unit}</th><th class=\"n\">flagged</th><th class=\"n\">failed</th><th class=\"n\">bytes</th><th></th><th></th></tr>"
+    );
     for TopEntry { name, counts } in entries {
         let width = counts.requests.saturating_mul(100) / highest.max(1);
         let class = if counts.flagged * 2 > counts.requests { "bar bad" } else { "bar" };

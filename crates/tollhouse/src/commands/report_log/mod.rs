@@ -1,29 +1,26 @@
-//! `tollhouse report-log`: what a person wants to know of an access log, on the terminal and as one HTML file.
+//! `tollhouse report-log`: what a person wants to know of a log, on the terminal and as one HTML file.
 
 mod html;
 mod summary;
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use disk::AtomicFile;
-use engine::{Engine, PreparedEvent};
+use engine::Engine;
 use judge::Action;
 use plan::preset::Preset;
 use plan::{Config, Pipeline, PipelineInput, Plan};
 use serde::Serialize;
 
-use crate::clock;
+use crate::client::LineFormat;
 use crate::console::{BOLD, DIM, Output, PLAIN, Progress, RED, TableCell, TextTable, cut, say};
 use crate::exit::{CommandError, Exit};
-use crate::input::line_batch::{BATCH, LineBatchIter};
-use crate::input::lines::{InputLine, InputLineIter};
-use crate::input::messages::STDIN;
+use crate::input::line_batch::BATCH;
+use crate::log_input::{FileLine, FileLines, LogFileFormat, LogFileReader, is_of_log, open, refused};
 use crate::message_reader::ThreadsOption;
 use crate::options::{EngineOptions, JsonOption, LocalEngine, SettingOverride, preset_named};
-use crate::ordered_pool::map_ordered;
 pub(super) use summary::FlaggedSources;
 use summary::{FlaggedSource, LogSummary, LoggedRequest, RequestCounts, TopCounter, TopEntry};
 
@@ -32,18 +29,20 @@ const BARS: i64 = 60;
 /// Widest text of a stranger on the terminal.
 const TEXT_CHARS_MAX: usize = 80;
 
-/// Summarise an access log: who was flagged for what, top addresses, paths and agents, over time
+/// Summarise a log: who was flagged for what, top addresses, paths and agents, over time
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   tollhouse report-log /var/log/nginx/access.log
   zcat access.log.*.gz | tollhouse report-log --html report.html -
   tollhouse report-log --config tollhouse.toml --json access.log
+  tollhouse report-log --preset sshd /var/log/auth.log.1 /var/log/auth.log
 
-Decides in memory on each request at its own time, by the preset `web` or the rules of --config, and
-keeps nothing. Memory is bounded; the report says by how much counts may be too low for it.")]
+Decides in memory on each event at its own time, by the preset `web` or the rules of --config, and
+keeps nothing. A pipeline with `input = \"log\"` reads lines by its patterns. Memory is bounded; the
+report says by how much counts may be too low for it.")]
 pub(crate) struct ReportLogArgs {
-    /// Access logs, combined or JSON, oldest first; - is standard input
+    /// Access logs, or logs of a program, oldest first; - is standard input
     #[arg(required = true, value_name = "FILE|-")]
     files: Vec<PathBuf>,
     /// Also write one self-contained HTML file
@@ -84,12 +83,15 @@ struct LogReport {
     #[serde(flatten)]
     all: RequestCounts,
     bad: u64,
+    /// Lines that no pattern reads.
+    unread: u64,
     first: Option<String>,
     last: Option<String>,
     sources: Vec<FlaggedSource>,
     rules: Vec<TopEntry>,
     addresses: Vec<TopEntry>,
     networks: Vec<TopEntry>,
+    accounts: Vec<TopEntry>,
     paths: Vec<TopEntry>,
     failing: Vec<TopEntry>,
     agents: Vec<TopEntry>,
@@ -108,10 +110,11 @@ struct ReportInterval {
 
 /// The lists of the report, in its order.
 fn sections(summary: &LogSummary, most: usize) -> Vec<Section> {
-    let lists: [(&'static str, &TopCounter); 8] = [
+    let lists: [(&'static str, &TopCounter); 9] = [
         ("Rules that flagged", &summary.rules),
         ("Addresses", &summary.addresses),
         ("Networks", &summary.networks),
+        ("Accounts", &summary.accounts),
         ("Paths", &summary.paths),
         ("Failing paths", &summary.failing),
         ("Agents", &summary.agents),
@@ -134,18 +137,14 @@ pub(crate) fn run(args: ReportLogArgs) -> Result<Exit, CommandError> {
     };
     let local = LocalEngine::new(Engine::ephemeral(Plan::compile(&config)?).map_err(CommandError::new)?);
     let pipeline = local.pipeline(args.pipeline.as_deref(), |it| it.input == PipelineInput::AccessLog)?;
-    let mut summary = LogSummary::default();
-    let progress = Progress::new("requests", None);
+    if !is_of_log(&pipeline) && pipeline.input != PipelineInput::AccessLog {
+        return Err(refused(&pipeline.name, pipeline.input.name(), LogFileFormat::AccessLog));
+    }
+    let mut summary = LogSummary::new(if is_of_log(&pipeline) { "events" } else { "requests" });
+    let progress = Progress::new(summary.unit, None);
     let mut exit = Exit::Fine;
     for file in &args.files {
-        let failed = |error: &io::Error| CommandError::new(format_args!("{}: {error}", file.display()));
-        let stream: Box<dyn Read + Send> = if file.as_os_str() == STDIN {
-            Box::new(io::stdin())
-        } else {
-            Box::new(File::open(file).map_err(|error| failed(&error))?)
-        };
-        let reader = BufReader::with_capacity(256 << 10, stream);
-        exit = read(&args, &local, &pipeline, reader, &mut summary, &progress, &failed)?;
+        exit = read(&args, &local, &pipeline, file, &mut summary, &progress)?;
         if exit == Exit::Interrupted {
             break;
         }
@@ -176,53 +175,43 @@ pub(crate) fn run(args: ReportLogArgs) -> Result<Exit, CommandError> {
     Ok(if exit == Exit::Fine && summary.bad > 0 { Exit::Found } else { exit })
 }
 
-/// Judges the requests of a log, in its order, and counts them.
+/// Judges the events of a log, in its order, and counts them.
 fn read(
     args: &ReportLogArgs,
     local: &LocalEngine,
-    pipeline: &std::sync::Arc<Pipeline>,
-    reader: impl BufRead + Send,
+    pipeline: &Arc<Pipeline>,
+    file: &Path,
     summary: &mut LogSummary,
     progress: &Progress,
-    failed: &(dyn Fn(&io::Error) -> CommandError + Sync),
 ) -> Result<Exit, CommandError> {
-    let engine = local.engine();
-    let prepare = |batch: io::Result<Vec<(u64, InputLine)>>| {
-        let lines = batch?.into_iter().map(|(_, line)| {
-            let InputLine::Bytes(bytes) = line else { return None };
-            let event = pipeline.access_log_event(&bytes).ok()?;
-            let request = LoggedRequest::of(&event);
-            let time = pipeline.header.time(&event).or(event.time);
-            Some((request, engine.prepare(pipeline, event, time.unwrap_or_else(clock::now))))
-        });
-        Ok(lines.collect::<Vec<Option<(LoggedRequest, PreparedEvent)>>>())
-    };
-    let batches = LineBatchIter { lines: InputLineIter::new(reader), size: BATCH };
-    let flow = map_ordered(args.threads.count(), batches, prepare, |batch: io::Result<_>| {
-        let batch = match batch {
-            Ok(batch) => batch,
-            Err(error) => return ControlFlow::Break(Err(failed(&error))),
-        };
-        let lines = batch.len();
-        let (requests, events): (Vec<_>, Vec<_>) = batch.into_iter().flatten().unzip();
-        summary.bad += (lines - requests.len()) as u64;
-        for (request, decision) in requests.iter().zip(pollster::block_on(engine.decide(events))) {
+    // Access logs may be objects, too.
+    let (reader, _) = open(file, LogFileFormat::AccessLog)?;
+    let (form, threads) = (LineFormat::AccessLog, args.threads);
+    let lines = LogFileReader { local, pipeline, form, by_patterns: true, threads, size: BATCH };
+    let address = pipeline.address_field();
+    let take = |batch: io::Result<FileLines<LoggedRequest>>| -> Result<(), CommandError> {
+        let batch = batch.map_err(|error| CommandError::new(format_args!("{}: {error}", file.display())))?;
+        let (mut requests, mut events) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
+        for (_, line) in batch {
+            match line {
+                FileLine::Event(event) => {
+                    requests.push(event.kept);
+                    events.push(event.prepared);
+                }
+                FileLine::Unread => summary.unread += 1,
+                FileLine::Bad(_) => summary.bad += 1,
+            }
+        }
+        for (request, decision) in requests.iter().zip(pollster::block_on(local.engine().decide(events))) {
             let action = decision.verdict.action;
             let flagged = (action != Action::Accept).then(|| action.to_string());
             let rules = decision.verdict.reasons.iter().map(|reason| reason.rule.as_str());
             summary.add(request, flagged.as_deref(), rules);
         }
         progress.add(requests.len() as u64);
-        if local.interrupt.raised() {
-            ControlFlow::Break(Ok(Exit::Interrupted))
-        } else {
-            ControlFlow::Continue(())
-        }
-    });
-    match flow {
-        ControlFlow::Break(ended) => ended,
-        ControlFlow::Continue(()) => Ok(Exit::Fine),
-    }
+        Ok(())
+    };
+    lines.read(reader, |event| LoggedRequest::of(event, address), take)
 }
 
 fn report(summary: &LogSummary, most: usize) -> LogReport {
@@ -231,12 +220,14 @@ fn report(summary: &LogSummary, most: usize) -> LogReport {
     LogReport {
         all: summary.all.clone(),
         bad: summary.bad,
+        unread: summary.unread,
         first: summary.span.map(|(first, _)| first.to_string()),
         last: summary.span.map(|(_, last)| last.to_string()),
         sources: summary.sources.top(most),
         rules: top(&summary.rules),
         addresses: top(&summary.addresses),
         networks: top(&summary.networks),
+        accounts: top(&summary.accounts),
         paths: top(&summary.paths),
         failing: top(&summary.failing),
         agents: top(&summary.agents),
@@ -251,13 +242,17 @@ fn report(summary: &LogSummary, most: usize) -> LogReport {
 fn show(out: &mut Output, summary: &LogSummary, most: usize) -> Result<(), CommandError> {
     let RequestCounts { requests, failed, flagged, bytes } = &summary.all;
     out.line(format_args!(
-        "{BOLD}{requests}{BOLD:#} requests, {flagged} flagged, {failed} failed, {bytes} bytes"
+        "{BOLD}{requests}{BOLD:#} {}, {flagged} flagged, {failed} failed, {bytes} bytes",
+        summary.unit
     ))?;
     if let Some((first, last)) = summary.span {
         out.line(format_args!("from {first} to {last}"))?;
     }
     if summary.bad > 0 {
-        out.line(format_args!("{} lines are no requests", summary.bad))?;
+        out.line(format_args!("{} lines are no {}", summary.bad, summary.unit))?;
+    }
+    if summary.unread > 0 {
+        out.line(format_args!("{} lines are read by no pattern", summary.unread))?;
     }
     let bars = summary.timeline.bars(BARS);
     if bars.len() > 1 {
@@ -268,6 +263,9 @@ fn show(out: &mut Output, summary: &LogSummary, most: usize) -> Result<(), Comma
             let flagged = sparkline(bars.iter().map(|(_, counts)| counts.flagged));
             out.line(format_args!("{RED}{flagged}{RED:#}  flagged"))?;
         }
+    }
+    if summary.sources.len() > 0 {
+        out.line("")?;
     }
     sources_table(out, &summary.sources, most)?;
     for Section { title, entries, missed } in sections(summary, most) {
@@ -280,7 +278,7 @@ fn show(out: &mut Output, summary: &LogSummary, most: usize) -> Result<(), Comma
             missed => out.line(format_args!("{BOLD}{title}{BOLD:#}  {DIM}up to {missed} too low{DIM:#}"))?,
         }
         let mut table = TextTable::default();
-        table.row(["requests", "flagged", "failed"].map(|head| TableCell::number(head, DIM)));
+        table.row([summary.unit, "flagged", "failed"].map(|head| TableCell::number(head, DIM)));
         for TopEntry { name, counts } in &entries {
             let style = if counts.flagged > 0 { RED } else { PLAIN };
             table.row([
@@ -305,7 +303,6 @@ pub(super) fn sources_table(
     if top.is_empty() {
         return Ok(());
     }
-    out.line("")?;
     let more = if sources.missed > 0 { "at least " } else { "" };
     out.line(format_args!("{BOLD}Flagged addresses{BOLD:#}  {DIM}{more}{}{DIM:#}", sources.len()))?;
     let mut table = TextTable::default();

@@ -24,11 +24,14 @@ const INTERVALS_MAX: usize = 1024;
 /// First length of an interval, in seconds.
 const INTERVAL: i64 = 60;
 
-/// A request as it stands in a log.
+/// A request as it stands in a log, or what the log of a program says of somebody.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LoggedRequest {
     pub(crate) time: Option<Time>,
     address: Option<IpAddr>,
+    account: String,
+    /// True if it has what requests have.
+    is_request: bool,
     method: String,
     path: String,
     agent: String,
@@ -37,8 +40,8 @@ pub(crate) struct LoggedRequest {
 }
 
 impl LoggedRequest {
-    /// Takes what is counted out of an event.
-    pub(crate) fn of(event: &Event) -> LoggedRequest {
+    /// Takes what is counted out of an event, whose address is in a field.
+    pub(crate) fn of(event: &Event, address: Option<&str>) -> LoggedRequest {
         let text = |name: &str| match event.get(name) {
             Some(Value::String(text)) => cut(text).to_owned(),
             _ => String::new(),
@@ -47,13 +50,16 @@ impl LoggedRequest {
             Some(Value::Integer(number)) => *number,
             _ => 0,
         };
-        let address = match event.get("client.ip") {
+        let address = match address.and_then(|name| event.get(name)) {
             Some(Value::Ip(address)) => Some(*address),
             _ => None,
         };
+        let (of_log, of_request) = (text("log.user"), text("http.user"));
         LoggedRequest {
             time: event.time,
             address,
+            account: if of_log.is_empty() { of_request } else { of_log },
+            is_request: event.fields.iter().any(|(name, _)| name.starts_with("http.")),
             method: text("http.method"),
             path: text("http.path"),
             agent: text("http.agent"),
@@ -271,12 +277,17 @@ impl RequestTimeline {
 /// The summary of a log.
 #[derive(Debug, Default)]
 pub(crate) struct LogSummary {
+    /// The name of the things that are counted: requests, or events of a program's log.
+    pub(crate) unit: &'static str,
     pub(crate) all: RequestCounts,
-    /// Lines that are no requests.
+    /// Lines that are none of these.
     pub(crate) bad: u64,
+    /// Lines that no pattern reads.
+    pub(crate) unread: u64,
     pub(crate) span: Option<(Time, Time)>,
     pub(crate) addresses: TopCounter,
     pub(crate) networks: TopCounter,
+    pub(crate) accounts: TopCounter,
     pub(crate) paths: TopCounter,
     pub(crate) failing: TopCounter,
     pub(crate) agents: TopCounter,
@@ -288,6 +299,11 @@ pub(crate) struct LogSummary {
 }
 
 impl LogSummary {
+    /// The summary of nothing yet, in which things have this name.
+    pub(crate) fn new(unit: &'static str) -> LogSummary {
+        LogSummary { unit, ..LogSummary::default() }
+    }
+
     /// Counts a request, the action that was decided on, and the rules that fired.
     pub(crate) fn add<'r>(
         &mut self,
@@ -307,14 +323,12 @@ impl LogSummary {
             self.addresses.add(text, &counts);
             self.networks.add(&network(address, PrefixLengths::default()), &counts);
         }
-        let or_none = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
-        self.paths.add(&or_none(&request.path), &counts);
-        if counts.failed > 0 {
-            self.failing.add(&format!("{} {}", request.status, or_none(&request.path)), &counts);
+        if !request.account.is_empty() {
+            self.accounts.add(&request.account, &counts);
         }
-        self.agents.add(&or_none(&request.agent), &counts);
-        self.methods.add(&or_none(&request.method), &counts);
-        self.statuses.add(&request.status.to_string(), &counts);
+        if request.is_request {
+            self.add_request(request, &counts);
+        }
         if let Some(action) = flagged {
             rules.clone().for_each(|rule| self.rules.add(rule, &counts));
             self.sources.add(address.as_deref().unwrap_or("-"), action, rules, request.time);
@@ -323,6 +337,17 @@ impl LogSummary {
             self.span = Some(self.span.map_or((time, time), |(a, b)| (a.min(time), b.max(time))));
             self.timeline.add(time, &counts);
         }
+    }
+
+    fn add_request(&mut self, request: &LoggedRequest, counts: &RequestCounts) {
+        let or_none = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
+        self.paths.add(&or_none(&request.path), counts);
+        if counts.failed > 0 {
+            self.failing.add(&format!("{} {}", request.status, or_none(&request.path)), counts);
+        }
+        self.agents.add(&or_none(&request.agent), counts);
+        self.methods.add(&or_none(&request.method), counts);
+        self.statuses.add(&request.status.to_string(), counts);
     }
 }
 

@@ -15,12 +15,12 @@ use serde::Serialize;
 
 use crate::client::LineFormat;
 use crate::commands::config::checked;
-use crate::commands::replay::{self, ReplayFormat, each_batch};
 use crate::console::{BOLD, DIM, Output, PLAIN, Progress, TableCell, TextTable, YELLOW, cut, say};
 use crate::exit::{CommandError, Exit};
 use crate::input::line_batch::BATCH;
 use crate::input::messages::{EnvelopeOption, InputMessageIter, count_files};
 use crate::interrupt::Interrupt;
+use crate::log_input::{self, FileLine, LogFileFormat, LogFileReader};
 use crate::losses::say_losses;
 use crate::message_reader::{MessageOptions, ThreadsOption, each_message, message_pipeline};
 use crate::options::{ConfigOptions, JsonOption, LocalEngine, pipelines, time};
@@ -239,25 +239,31 @@ fn of_corpus(
         }
         (None, path) => {
             let path = path.clone().unwrap_or_default();
-            let (reader, form) = replay::open(&path, ReplayFormat::Auto)?;
+            let (reader, form) = log_input::open(&path, LogFileFormat::Auto)?;
             let wanted = |pipeline: &Pipeline| {
                 form == LineFormat::Json || pipeline.input == plan::PipelineInput::AccessLog
             };
             let pipeline = local.pipeline(name, wanted)?;
             let (progress, mut of, mut bad) = (Progress::new("events", None), FiredRules::default(), 0);
-            let exit = each_batch(local, &pipeline, form, reader, args.threads, BATCH, |batch| {
-                let batch =
-                    batch.map_err(|error| CommandError::new(format_args!("{}: {error}", path.display())))?;
-                let events = batch.len();
-                let ready: Vec<_> =
-                    batch.into_iter().filter_map(|(_, ready)| Some(ready.ok()?.prepared)).collect();
-                bad += (events - ready.len()) as u64;
-                progress.add(events as u64);
-                for decision in pollster::block_on(local.engine().decide(ready)) {
-                    of.add(None, decision.time, &decision.verdict);
-                }
-                Ok(())
-            })?;
+            let threads = args.threads;
+            let lines =
+                LogFileReader { local, pipeline: &pipeline, form, by_patterns: true, threads, size: BATCH };
+            let exit = lines.read(
+                reader,
+                |_| (),
+                |batch| {
+                    let batch = batch
+                        .map_err(|error| CommandError::new(format_args!("{}: {error}", path.display())))?;
+                    bad += batch.iter().filter(|(_, line)| matches!(line, FileLine::Bad(_))).count() as u64;
+                    progress.add(batch.len() as u64);
+                    let ready: Vec<_> =
+                        batch.into_iter().filter_map(|(_, line)| Some(line.event()?.prepared)).collect();
+                    for decision in pollster::block_on(local.engine().decide(ready)) {
+                        of.add(None, decision.time, &decision.verdict);
+                    }
+                    Ok(())
+                },
+            )?;
             (exit, bad, pipeline, of)
         }
     };
