@@ -28,3 +28,6 @@ pub mod logfmt;
 pub mod pattern_set;
 pub mod python_regex;
 mod required_text;
+
+/// The bits of IPv6 that the holder of an address commonly has for himself: what imports count and ban by.
+pub const IPV6_PREFIX: u8 = 64;

@@ -1,9 +1,11 @@
 //! Lines of a log through CrowdSec's parsers and scenarios: each overflow is an event.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use content::network::{PrefixLengths, network};
 use event::Time;
 use logs::crowdsec::kept_buckets::KeptBuckets;
 use logs::crowdsec::pipeline::{CrowdsecPipeline, CrowdsecSelection};
@@ -26,10 +28,12 @@ const NANOSECONDS: i64 = 1_000;
 pub struct CrowdsecReader {
     pipeline: CrowdsecPipeline,
     labels: Arc<TextMap>,
+    /// The bits by which addresses are one.
+    prefixes: PrefixLengths,
 }
 
 impl CrowdsecReader {
-    /// Reads the files of a folder. What cannot be taken is told.
+    /// Reads the files of a folder. Addresses of IPv6 with so many common bits fill one bucket. What cannot be taken is told.
     ///
     /// # Errors
     /// If the folder cannot be read, or has no parsers.
@@ -37,6 +41,7 @@ impl CrowdsecReader {
         directory: &Path,
         data_files: Option<&Path>,
         kind: &str,
+        ipv6_prefix: u8,
         told: &mut Vec<String>,
     ) -> Result<CrowdsecReader, String> {
         let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", directory.display());
@@ -47,13 +52,14 @@ impl CrowdsecReader {
         }
         let mut problems = Vec::new();
         let selection = CrowdsecSelection::all(&files);
-        let pipeline = CrowdsecPipeline::live(&files, &selection, data, &mut problems);
+        let pipeline = CrowdsecPipeline::live(&files, &selection, data, ipv6_prefix, &mut problems);
         told.extend(problems.iter().map(ToString::to_string));
         if pipeline.parsers.is_empty() {
             return Err(failed(&"there are no parsers; name the folder that has `parsers` and `scenarios`"));
         }
         let labels = TextMap::from([(Arc::from("type"), Arc::from(kind))]);
-        Ok(CrowdsecReader { pipeline, labels: Arc::new(labels) })
+        let prefixes = PrefixLengths { v4: 32, v6: ipv6_prefix };
+        Ok(CrowdsecReader { pipeline, labels: Arc::new(labels), prefixes })
     }
 
     /// The buckets as they are kept over a restart.
@@ -85,17 +91,22 @@ impl CrowdsecReader {
         let reading = self.pipeline.read(line, now.0.saturating_mul(NANOSECONDS));
         reading.record?;
         let overflows = reading.overflows.iter().filter(|record| !record.is_whitelisted);
-        let events = overflows.enumerate().flat_map(|(number, record)| events(record, place.name, number));
-        Some(events.collect())
+        let of = |(number, record)| events(record, place.name, number, self.prefixes);
+        Some(overflows.enumerate().flat_map(of).collect())
     }
 }
 
-/// The events of an overflow: one a source.
-fn events(record: &CrowdsecRecord, name: Option<&str>, number: usize) -> Vec<Value> {
+/// The events of an overflow: one a source. Addresses of one network are one.
+fn events(record: &CrowdsecRecord, name: Option<&str>, number: usize, prefixes: PrefixLengths) -> Vec<Value> {
     let Some(overflow) = &record.overflow else { return Vec::new() };
     let mut events = Vec::with_capacity(overflow.sources.len());
+    let mut networks = HashSet::new();
     for (index, source) in overflow.sources.values().enumerate() {
         let source = if index == 0 { overflow.source().unwrap_or(source) } else { source };
+        let address = source.value.parse::<IpAddr>().ok();
+        if address.is_some_and(|address| !networks.insert(network(address, prefixes))) {
+            continue;
+        }
         let mut event = Map::new();
         if let Some(name) = name {
             event.insert("id".to_owned(), format!("{name}-{number}-{index}").into());

@@ -1,7 +1,7 @@
 //! Buckets of scenarios: records are poured in, and an overflow names their sources.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use crate::crowdsec::data_files::CrowdsecDataFiles;
@@ -123,6 +123,41 @@ pub struct CrowdsecBuckets {
     poured: u64,
     /// The number of overflows whose sources could not be told.
     pub without_source: u64,
+    /// The bits by which addresses of IPv6 are one in groups; each is its own where there is no number.
+    ipv6_prefix: Option<u8>,
+}
+
+/// Returns the network of an address of IPv6; of any other text there is none.
+fn ipv6_network(text: &str, prefix: u8) -> Option<String> {
+    let IpAddr::V6(address) = text.parse::<IpAddr>().ok()?.to_canonical() else { return None };
+    let mask = u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0);
+    Some(format!("{}/{prefix}", Ipv6Addr::from_bits(address.to_bits() & mask)))
+}
+
+/// Returns true if an address between two texts is a whole one, and not the beginning of a network.
+fn is_apart(before: &str, after: &str) -> bool {
+    let is_of_address = |c: char| c.is_ascii_hexdigit() || matches!(c, ':' | '.');
+    let is_length = after.strip_prefix('/').is_some_and(|rest| {
+        let behind = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+        behind.len() < rest.len() && !behind.starts_with(|c: char| c.is_alphanumeric() || c == '.')
+    });
+    !before.ends_with(is_of_address) && !after.starts_with(is_of_address) && !is_length
+}
+
+/// Returns a group in which the source's address, alone or among other texts, stands as its network.
+fn group_of_network(group: Arc<str>, source: Option<&str>, prefix: u8) -> Arc<str> {
+    if let Some(network) = ipv6_network(&group, prefix) {
+        return Arc::from(network);
+    }
+    let Some((source, network)) = source.and_then(|text| Some((text, ipv6_network(text, prefix)?))) else {
+        return group;
+    };
+    let found =
+        group.match_indices(source).find(|(at, _)| is_apart(&group[..*at], &group[at + source.len()..]));
+    match found {
+        Some((at, _)) => Arc::from([&group[..at], network.as_str(), &group[at + source.len()..]].concat()),
+        None => group,
+    }
 }
 
 /// The environment that scenarios are run in.
@@ -170,7 +205,13 @@ impl CrowdsecBuckets {
             families,
             poured: 0,
             without_source: 0,
+            ipv6_prefix: None,
         }
+    }
+
+    /// Has addresses of IPv6 with so many common bits be one in groups: who holds a network could take another address each time.
+    pub(crate) fn group_networks(&mut self, ipv6_prefix: u8) {
+        self.ipv6_prefix = Some(ipv6_prefix).filter(|prefix| *prefix < 128);
     }
 
     /// The scenarios.
@@ -319,6 +360,10 @@ impl CrowdsecBuckets {
                     Some(ExprValue::Text(group)) if group.len() <= GROUP_BYTES_MAX => group,
                     _ => continue,
                 },
+            };
+            let group = match self.ipv6_prefix {
+                Some(prefix) => group_of_network(group, record.meta("source_ip"), prefix),
+                None => group,
             };
             let kept = Arc::new(record.clone());
             let pour = ScenarioPour {
@@ -592,4 +637,31 @@ fn record_sources(
     }
     sources.insert(Arc::clone(&source.value), Arc::new(source));
     Some(sources)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_a_network_are_one_group() {
+        let check = |group: &str, source: &str, expected: &str| {
+            let found = group_of_network(Arc::from(group), Some(source), 64);
+            assert_eq!(&*found, expected, "{group}");
+        };
+        let (one, net) = ("2001:db8:0:7::1", "2001:db8:0:7::/64");
+        check(one, one, net);
+        check("2001:DB8:0:7::2", "", net);
+        check(&format!("{one}/shop.example"), one, &format!("{net}/shop.example"));
+        check(&format!("{one}/shop.example"), "", &format!("{one}/shop.example"));
+        check(&format!("{one}/24.example"), one, &format!("{net}/24.example"));
+        check(&format!("{one}--root"), one, &format!("{net}--root"));
+        check(&format!("root@{one}"), one, &format!("root@{net}"));
+        // Another address that has this one's text in it, and a network.
+        check(&format!("{one}2--root"), one, &format!("{one}2--root"));
+        check(&format!("{one}/48"), one, &format!("{one}/48"));
+        for plain in ["192.0.2.7", "::ffff:192.0.2.7", "root", ""] {
+            check(plain, plain, plain);
+        }
+    }
 }

@@ -190,6 +190,7 @@ impl CrowdsecEnrichment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::IPV6_PREFIX;
     use crate::crowdsec::data_files::CrowdsecDataFiles;
     use crate::crowdsec::pipeline::{CrowdsecPipeline, CrowdsecSelection};
     use crate::crowdsec::record::CrowdsecLine;
@@ -385,7 +386,7 @@ mod tests {
         let selection = CrowdsecSelection::all(&files);
         let overflows = |data: CrowdsecDataFiles| -> (Vec<String>, Vec<CrowdsecProblem>) {
             let mut problems = Vec::new();
-            let mut pipeline = CrowdsecPipeline::live(&files, &selection, data, &mut problems);
+            let mut pipeline = CrowdsecPipeline::live(&files, &selection, data, IPV6_PREFIX, &mut problems);
             let mut found = Vec::new();
             for raw in ["10.0.0.1", "192.0.2.1", "192.0.2.2"] {
                 let line = CrowdsecLine { raw: Arc::from(raw), ..CrowdsecLine::default() };

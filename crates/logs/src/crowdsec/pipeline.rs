@@ -202,17 +202,19 @@ pub struct PipelineReading {
 }
 
 impl CrowdsecPipeline {
-    /// Reads files for logs as they are written: a record without a date counts at its arrival.
+    /// Reads files for logs as they are written: a record without a date counts at its arrival, and addresses of IPv6 that have
+    /// so many bits in common count as one, in whichever buckets there are.
     pub fn live(
         files: &CrowdsecFiles,
         selection: &CrowdsecSelection,
         data: CrowdsecDataFiles,
+        ipv6_prefix: u8,
         problems: &mut Vec<CrowdsecProblem>,
     ) -> CrowdsecPipeline {
-        CrowdsecPipeline {
-            takes_arrival: true,
-            ..CrowdsecPipeline::of(files, selection, data, &[], problems)
-        }
+        let mut pipeline = CrowdsecPipeline::of(files, selection, data, &[], problems);
+        pipeline.takes_arrival = true;
+        pipeline.buckets.group_networks(ipv6_prefix);
+        pipeline
     }
 
     /// Reads files, with statics that stand before all parsers.
@@ -358,6 +360,7 @@ impl CrowdsecPipeline {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::IPV6_PREFIX;
 
     const PARSER: &str = "onsuccess: next_stage\nname: a\nnodes:\n  - grok:\n      pattern: '^%{INT:at} %{WORD:kind} %{WORD:user} %{IP:ip}$'\n      apply_on: Line.Raw\n\
         statics:\n  - meta: source_ip\n    expression: evt.Parsed.ip\n  - meta: kind\n    expression: evt.Parsed.kind\n\
@@ -377,15 +380,20 @@ mod tests {
         let files = CrowdsecFiles(files.map(|(path, text)| (path.to_owned(), text.to_owned())).into());
         let mut problems = Vec::new();
         let selection = CrowdsecSelection::all(&files);
-        let mut pipeline =
-            CrowdsecPipeline::live(&files, &selection, CrowdsecDataFiles::default(), &mut problems);
+        let mut pipeline = CrowdsecPipeline::live(
+            &files,
+            &selection,
+            CrowdsecDataFiles::default(),
+            IPV6_PREFIX,
+            &mut problems,
+        );
         assert_eq!(problems, []);
         let mut found = Vec::new();
         for (at, kind, user) in lines {
             if restarts {
                 let kept = serde_json::to_string(&pipeline.kept_buckets()).expect("text");
                 let data = CrowdsecDataFiles::default();
-                pipeline = CrowdsecPipeline::live(&files, &selection, data, &mut problems);
+                pipeline = CrowdsecPipeline::live(&files, &selection, data, IPV6_PREFIX, &mut problems);
                 pipeline.restore_buckets(serde_json::from_str(&kept).expect("buckets"), 0);
             }
             let raw = Arc::from(format!("{} {kind} {user} 192.0.2.1", 1_700_000_000 + at));
@@ -396,6 +404,24 @@ mod tests {
             }
         }
         found
+    }
+
+    #[test]
+    fn who_holds_a_network_fills_one_bucket() {
+        let scenario = "type: leaky\nname: me/s\nfilter: 'true'\ngroupby: evt.Meta.source_ip\ncapacity: 2\nleakspeed: 10s\n";
+        let files = [("parsers/s00-raw/a.yaml", PARSER), ("scenarios/s.yaml", scenario)];
+        let files = CrowdsecFiles(files.map(|(path, text)| (path.to_owned(), text.to_owned())).into());
+        let count = |prefix: u8, network: &str| {
+            let (selection, data) = (CrowdsecSelection::all(&files), CrowdsecDataFiles::default());
+            let mut pipeline = CrowdsecPipeline::live(&files, &selection, data, prefix, &mut Vec::new());
+            let lines = (0..6).map(|at| Arc::from(format!("{} fail u {network}{at}", 1_700_000_000 + at)));
+            lines
+                .map(|raw| pipeline.read(CrowdsecLine { raw, ..CrowdsecLine::default() }, 0).overflows.len())
+                .sum::<usize>()
+        };
+        assert_eq!(count(64, "2001:db8:0:7::"), 2);
+        assert_eq!(count(128, "2001:db8:0:7::"), 0);
+        assert_eq!(count(64, "192.0.2.1"), 0);
     }
 
     #[test]

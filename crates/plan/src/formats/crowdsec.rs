@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use logs::IPV6_PREFIX;
 use logs::crowdsec::CrowdsecFiles;
 use logs::crowdsec::acquisition::{self, CrowdsecSource};
 use logs::crowdsec::data_files::CrowdsecDataFiles;
@@ -48,10 +49,12 @@ pub struct CrowdsecImport {
     pub left: Vec<String>,
 }
 
-/// Writes a pipeline for the overflows of scenarios. The folder is the one that `follow` is to run them from.
-pub fn read(files: &CrowdsecFiles, data: CrowdsecDataFiles, folder: &str) -> CrowdsecImport {
+/// Writes a pipeline for the overflows of scenarios. The folder is the one that `follow` is to run them from; of an IPv6 address
+/// so many bits are counted and banned.
+pub fn read(files: &CrowdsecFiles, data: CrowdsecDataFiles, folder: &str, ipv6_prefix: u8) -> CrowdsecImport {
     let mut problems = Vec::new();
-    let pipeline = CrowdsecPipeline::live(files, &CrowdsecSelection::all(files), data, &mut problems);
+    let selection = CrowdsecSelection::all(files);
+    let pipeline = CrowdsecPipeline::live(files, &selection, data, ipv6_prefix, &mut problems);
     let sources = acquisition::sources(files, &mut problems);
     let profiles = profile::read(files, &mut problems);
     let mut left: BTreeSet<String> = problems.iter().map(ToString::to_string).collect();
@@ -60,6 +63,7 @@ pub fn read(files: &CrowdsecFiles, data: CrowdsecDataFiles, folder: &str) -> Cro
         "# Scenarios of CrowdSec, which `tollhouse follow --crowdsec` runs: each overflow is an event here.\n\n\
          name = \"crowdsec\"\nspace = 41\ninput = \"json\"\n",
     );
+    let _ = write!(text, "\n[networks]\nipv4 = 32\nipv6 = {ipv6_prefix}\n");
     for (name, kind, doc) in [
         ("scenario", "string", "Name of the scenario"),
         ("source", "string", "Address, network or account that overflowed it"),
@@ -139,7 +143,7 @@ pub fn read(files: &CrowdsecFiles, data: CrowdsecDataFiles, folder: &str) -> Cro
     // Addresses are counted whatever the scenarios are.
     kinds.entry(ADDRESS.to_owned()).or_default();
     for (kind, banned) in &kinds {
-        let of = if kind == ADDRESS { "source_ip" } else { "source" };
+        let of = if kind == ADDRESS { "source_ip_net" } else { "source" };
         let (counts, windows) = match banned.grows {
             true => ("\"seen\", \"bans\"", "\"1h x 25\", \"1d x 31\""),
             false => ("\"seen\"", "\"1h x 25\""),
@@ -171,8 +175,11 @@ pub fn read(files: &CrowdsecFiles, data: CrowdsecDataFiles, folder: &str) -> Cro
             text.push_str(&table);
         }
     }
-    let follow =
+    let mut follow =
         format!("tollhouse follow --server http://127.0.0.1:8377 --pipeline crowdsec --crowdsec {folder}");
+    if ipv6_prefix != IPV6_PREFIX {
+        let _ = write!(follow, " --ipv6-prefix {ipv6_prefix}");
+    }
     let mut commands = Vec::new();
     for source in &sources {
         if let Some(matches) = &source.journal {
@@ -311,7 +318,7 @@ mod tests {
             ),
         ];
         let files = CrowdsecFiles(files.map(|(path, text)| (path.to_owned(), text.to_owned())).into());
-        let import = read(&files, CrowdsecDataFiles::default(), "/etc/crowdsec");
+        let import = read(&files, CrowdsecDataFiles::default(), "/etc/crowdsec", IPV6_PREFIX);
         let config = crate::Config::from_text("test", &import.text, &crate::Overrides::default());
         let plan =
             crate::Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}\n{}", import.text));
@@ -352,7 +359,7 @@ mod tests {
             name: rest\nfilters:\n - Alert.Remediation\ndecisions:\n - type: ban\n   duration: 1h\nduration_expr: \"Sprintf('%dh', min(GetDecisionsCount(Alert.GetValue()) + 1, 3) * 4)\"\n";
         let files = [("scenarios/s.yaml", scenarios.as_str()), ("profiles.yaml", profiles)];
         let files = CrowdsecFiles(files.map(|(path, text)| (path.to_owned(), text.to_owned())).into());
-        let import = read(&files, CrowdsecDataFiles::default(), "/etc/crowdsec");
+        let import = read(&files, CrowdsecDataFiles::default(), "/etc/crowdsec", IPV6_PREFIX);
         let config = crate::Config::from_text("test", &import.text, &crate::Overrides::default());
         let plan =
             crate::Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}\n{}", import.text));

@@ -3,7 +3,7 @@
 //! | fail2ban | here |
 //! |---|---|
 //! | `failregex`, `ignoreregex`, `prefregex`, `datepattern`, `maxlines` | `[log]` |
-//! | `maxretry` within `findtime` | a count of the address, and a rule, which lines that are older do not fire |
+//! | `maxretry` within `findtime` | a count of the address (IPv6: of its /64), and a rule, which lines that are older do not fire |
 //! | `bantime` | a label with `decision = "ban"`: the ban list |
 //! | `bantime.increment` | a rule for each length |
 //! | `logpath`, `backend = systemd` | `[[source]]` |
@@ -56,6 +56,8 @@ struct SharedBans {
     /// The window in which they are counted for lengths of bans, if a jail asks for those of all.
     increment: Option<CountedWindow>,
     recidive: Option<Recidive>,
+    /// The bits of an IPv6 address that are counted and banned.
+    ipv6_prefix: u8,
 }
 
 impl SharedBans {
@@ -102,8 +104,8 @@ impl CountedWindow {
     }
 }
 
-/// Writes the jails that are switched on as pipelines.
-pub fn read(files: &Fail2banFiles) -> Fail2banImport {
+/// Writes the jails that are switched on as pipelines. Of an IPv6 address so many bits are counted and banned.
+pub fn read(files: &Fail2banFiles, ipv6_prefix: u8) -> Fail2banImport {
     let (jails, problems) = jail::read(files);
     let mut import = Fail2banImport::default();
     let mut left: BTreeSet<String> = problems.iter().map(ToString::to_string).collect();
@@ -120,7 +122,7 @@ pub fn read(files: &Fail2banFiles) -> Fail2banImport {
     };
     let increment =
         jails.iter().any(over_all).then_some(CountedWindow { bucket: 86_400, seconds: 30 * 86_400 });
-    let shared = SharedBans { increment, recidive };
+    let shared = SharedBans { increment, recidive, ipv6_prefix };
     let mut sources = String::new();
     let mut names = BTreeSet::new();
     for jail in jails.iter().filter(|jail| jail.is_enabled && jail.name != RECIDIVE) {
@@ -259,7 +261,7 @@ fn source(jail: &Fail2banJail, name: &str, left: &mut BTreeSet<String>) -> Optio
     (!files.is_empty()).then_some(text)
 }
 
-/// The fact that is counted: the address, unless the patterns name another id alone.
+/// The fact that is counted: the address with those that its holder could move to, unless the patterns name another id alone.
 fn counted(patterns: &LogPatterns) -> &'static str {
     let texts = || patterns.patterns.iter().chain(&patterns.prefix);
     let has_host = [
@@ -268,7 +270,7 @@ fn counted(patterns: &LogPatterns) -> &'static str {
     ];
     let has_id = ["<F-ID", "(?P<fid>"];
     let names = |tags: &[&str]| texts().any(|text| tags.iter().any(|tag| text.contains(tag)));
-    if names(&has_id) && !names(&has_host) { "log.id" } else { "log.ip" }
+    if names(&has_id) && !names(&has_host) { "log.id" } else { "log.net" }
 }
 
 fn pipeline(
@@ -288,7 +290,11 @@ fn pipeline(
         shown(window.seconds),
         shown_span(ban)
     );
-    let _ = write!(text, "\nname = \"{name}\"\nspace = {SPACE}\ninput = \"log\"\n\n[log]\n");
+    let _ = write!(text, "\nname = \"{name}\"\nspace = {SPACE}\ninput = \"log\"\n");
+    if of == "log.net" {
+        let _ = write!(text, "\n[networks]\nipv4 = 32\nipv6 = {}\n", shared.ipv6_prefix);
+    }
+    text.push_str("\n[log]\n");
     if let Some(prefix) = &patterns.prefix {
         let _ = writeln!(text, "prefix = {}", quoted(prefix));
     }
@@ -313,12 +319,12 @@ fn pipeline(
     }
 
     let steps = steps(jail, ban);
-    let of_recidive = shared.recidive.as_ref().filter(|_| of == "log.ip");
+    let of_recidive = shared.recidive.as_ref().filter(|_| of == "log.net");
     let is_over_all = steps.len() > 1
-        && of == "log.ip"
+        && of == "log.net"
         && jail.increment.as_ref().is_some_and(|increment| increment.over_all_jails);
     let tiers = shared.tiers();
-    let adds_to_all = of == "log.ip" && !tiers.is_empty();
+    let adds_to_all = of == "log.net" && !tiers.is_empty();
     let counts = if steps.len() > 1 { "[\"seen\", \"bans\"]" } else { "[\"seen\"]" };
     let coarse = if window.seconds < 86_400 { ", \"1d x 31\"" } else { "" };
     let coarse = if steps.len() > 1 { coarse } else { "" };
@@ -331,7 +337,7 @@ fn pipeline(
     if adds_to_all {
         let _ = write!(
             text,
-            "\n# Bans of all jails.\n[[kind]]\nname = \"banned_address\"\nof = \"log.ip\"\n\n\
+            "\n# Bans of all jails.\n[[kind]]\nname = \"banned_address\"\nof = \"log.net\"\n\n\
              [[statistic]]\nname = \"banned_address\"\nkeys = [\"banned_address\"]\ncounts = [\"bans\"]\nwindows = [{}]\n",
             tiers.join(", ")
         );
@@ -350,7 +356,7 @@ fn pipeline(
         shown_span(longest)
     );
     let exempt = exempt(jail, left);
-    if !exempt.is_empty() && of == "log.ip" {
+    if !exempt.is_empty() && of == "log.net" {
         let _ = write!(text, "\n[[set]]\nname = \"exempt\"\ntype = \"ip\"\nvalues = {}\n", list(&exempt));
     }
     let mut condition = format!("{name}.seen('{}') >= {}", shown(window.seconds), jail.max_retry - 1);
@@ -358,7 +364,7 @@ fn pipeline(
         condition = format!("has({of})");
     }
     let _ = write!(condition, " && !{name}.marked('banned')");
-    if !exempt.is_empty() && of == "log.ip" {
+    if !exempt.is_empty() && of == "log.net" {
         condition.push_str(" && !(log.ip in exempt)");
     }
     // A jail looks back as far as it counts: a log that is read from its beginning bans nobody for long ago.
@@ -510,6 +516,10 @@ mod tests {
         Fail2banFiles(files.map(|(path, text)| (path.to_owned(), text.to_owned())).into())
     }
 
+    fn read_all(files: &Fail2banFiles) -> Fail2banImport {
+        read(files, 64)
+    }
+
     /// The configuration of an import, which must be taken without a warning.
     fn plan(import: &Fail2banImport) -> crate::Plan {
         let texts: Vec<&str> = import.files.iter().map(|(_, text)| text.as_str()).collect();
@@ -521,7 +531,7 @@ mod tests {
 
     #[test]
     fn a_jail_becomes_a_pipeline() {
-        let import = read(&files(
+        let import = read_all(&files(
             "[DEFAULT]\nignoreip = 10.1.2.3/8 trusted.example\nfindtime = 10m\nbantime = 1h\nmaxretry = 3\n[sshd]\nenabled = true\nlogpath = /var/log/auth.log\naction = mail-whois[x=1]\n[off]\n",
         ));
         assert_eq!(import.files.len(), 1);
@@ -550,9 +560,32 @@ mod tests {
         );
     }
 
+    /// Who has a /64 does not walk around a ban.
+    #[test]
+    fn addresses_of_ipv6_count_by_their_network() {
+        let jail = files(
+            "[sshd]\nenabled = true\nlogpath = /x\n[recidive]\nenabled = true\n[ids]\nenabled = true\nlogpath = /y\n",
+        );
+        for (prefix, address, expected) in [
+            (64, "2001:db8:0:7::1", "2001:db8:0:7::/64"),
+            (128, "2001:db8:0:7::1", "2001:db8:0:7::1"),
+            (48, "2001:db8:0:7::1", "2001:db8::/48"),
+            (64, "192.0.2.7", "192.0.2.7"),
+        ] {
+            let import = read(&jail, prefix);
+            let pipeline = &plan(&import).pipelines[0];
+            let of = pipeline.kinds.iter().map(|kind| pipeline.schema.column(kind.fields.as_slice()[0].slot));
+            let of: Vec<&str> = of.map(|column| column.name.as_str()).collect();
+            assert_eq!(of, ["log.net", "log.net"]);
+            let network = content::network::network(address.parse().expect("address"), pipeline.prefixes);
+            assert_eq!(network, expected);
+            assert!(!import.files[1].1.contains("[networks]"), "{}", import.files[1].1);
+        }
+    }
+
     #[test]
     fn bans_become_longer_and_repeaters_are_banned_everywhere() {
-        let import = read(&files(
+        let import = read_all(&files(
             "[DEFAULT]\nbantime = 10m\nbantime.increment = true\nbantime.maxtime = 1h\n[sshd]\nenabled = true\nbackend = systemd\n[ids]\nenabled = true\nmaxretry = 1\nlogpath = /x\n[recidive]\nenabled = true\nfindtime = 1d\nbantime = 1w\n",
         ));
         let names: Vec<&str> = import.files.iter().map(|(name, _)| name.as_str()).collect();
@@ -568,7 +601,7 @@ mod tests {
 
     #[test]
     fn logs_are_sources_of_the_main_file() {
-        let import = read(&files(
+        let import = read_all(&files(
             "[sshd]\nenabled = true\nbackend = systemd\njournalmatch = _SYSTEMD_UNIT=sshd.service + _COMM=sshd\n[ids]\nenabled = true\nlogpath = /x\n  /var/log/y*.log tail\n",
         ));
         let (_, main) = &import.files[0];
@@ -611,7 +644,7 @@ mod tests {
 
     #[test]
     fn what_is_added_by_chance_is_drawn_for_each_ban() {
-        let import = read(&files(
+        let import = read_all(&files(
             "[DEFAULT]\nbantime = 10m\nbantime.increment = true\nbantime.maxtime = 1h\nbantime.rndtime = 5m\n[sshd]\nenabled = true\nlogpath = /x\n",
         ));
         let plan = plan(&import);
@@ -645,7 +678,7 @@ mod tests {
 
     #[test]
     fn bans_of_all_jails_count_where_that_is_asked_for() {
-        let import = read(&files(
+        let import = read_all(&files(
             "[DEFAULT]\nbantime.increment = true\nbantime.overalljails = true\nbantime.maxtime = 20m\n[sshd]\nenabled = true\nlogpath = /x\n[recidive]\nenabled = true\nfindtime = 1d\nbantime = 1w\n",
         ));
         plan(&import);

@@ -111,11 +111,13 @@ fn who_fails_too_often_is_banned() {
     fs::create_dir(&logs).unwrap();
     let old =
         "2026-01-05T10:00:00Z host sshd[7]: Failed password for root from 192.0.2.6 port 22\n".repeat(5);
-    fs::write(logs.join("auth.log"), old + &failed("192.0.2.4").repeat(3)).unwrap();
+    // Each address of a /64 is the same client's.
+    let hops: String = (1..=3).map(|number| failed(&format!("2001:db8:0:7::{number}"))).collect();
+    fs::write(logs.join("auth.log"), old + &failed("192.0.2.4").repeat(3) + &hops).unwrap();
     let old = "2026-01-05T10:00:00Z denied 192.0.2.8\n";
     fs::write(logs.join("web.log"), format!("{old}{} denied 192.0.2.5\n", now())).unwrap();
     wait_until("bans of both logs", || {
-        banned(&server) == ["192.0.2.1", "192.0.2.4", "192.0.2.5", "192.0.2.9"]
+        banned(&server) == ["192.0.2.1", "192.0.2.4", "192.0.2.5", "192.0.2.9", "2001:db8:0:7::/64"]
     });
 }
 
@@ -291,6 +293,8 @@ fn who_overflows_a_scenario_of_crowdsec_is_banned() {
         "no parser reads this\n".to_owned(),
         wrong("c", "192.0.2.1"),
         ["a", "b", "c", "d"].map(|user| wrong(user, "198.51.100.1")).concat(),
+        // Each address of a /64 is the same client's.
+        ["a", "b", "c"].map(|user| wrong(user, &format!("2001:db8:0:7::{user}"))).concat(),
     ]
     .concat();
     let url = server.url.as_str();
@@ -298,12 +302,12 @@ fn who_overflows_a_scenario_of_crowdsec_is_banned() {
         ["follow", "--server", url, "--pipeline", "crowdsec", "--crowdsec", &etc, "--log-type", "door", "-"];
     let ran = run(follow, &log).expect(0);
     assert!(
-        ran.stderr.contains("1 events, 1 lines that no pattern reads, 0 that were refused"),
+        ran.stderr.contains("2 events, 1 lines that no pattern reads, 0 that were refused"),
         "{}",
         ran.stderr
     );
     assert!(ran.stdout.contains("reject") && ran.stdout.contains("DOOR_BF"), "{}", ran.stdout);
-    assert_eq!(banned(&server), ["192.0.2.1"]);
+    assert_eq!(banned(&server), ["192.0.2.1", "2001:db8:0:7::/64"]);
 
     // Buckets survive a restart: a user at a time, and the third overflows.
     let (file, position) = (folder.path().join("door.log"), folder.path().join("position"));
@@ -316,7 +320,7 @@ fn who_overflows_a_scenario_of_crowdsec_is_banned() {
         let ran = run(follow.iter().chain(&["--once", "--position", &position, &path]), "").expect(0);
         assert!(ran.stderr.contains(events), "{user}: {}", ran.stderr);
     }
-    assert_eq!(banned(&server), ["192.0.2.1", "192.0.2.3"]);
+    assert_eq!(banned(&server), ["192.0.2.1", "192.0.2.3", "2001:db8:0:7::/64"]);
 
     // So they do in a server, which reads the log of the acquisition itself.
     let append = |text: &str| {
@@ -336,7 +340,9 @@ fn who_overflows_a_scenario_of_crowdsec_is_banned() {
     server.end(Signal::TERM);
     let server = Server::start(&data.path(), &["--config", &config]);
     append(&wrong("c", "192.0.2.7"));
-    wait_until("the ban of the third", || banned(&server) == ["192.0.2.1", "192.0.2.3", "192.0.2.7"]);
+    wait_until("the ban of the third", || {
+        banned(&server) == ["192.0.2.1", "192.0.2.3", "192.0.2.7", "2001:db8:0:7::/64"]
+    });
     assert_eq!(taken(&server), (1, 1, 0));
 }
 

@@ -44,7 +44,9 @@ impl SourceReader {
         let pipeline = known.pipeline(Some(&plan.pipeline));
         let pipeline = pipeline.ok_or_else(|| format!("there is no pipeline `{}`", plan.pipeline))?;
         let lines = match &plan.crowdsec {
-            Some(crowdsec) => SourceLines::Crowdsec(Box::new(open_crowdsec(plan, crowdsec)?)),
+            Some(crowdsec) => {
+                SourceLines::Crowdsec(Box::new(open_crowdsec(plan, crowdsec, pipeline.prefixes.v6)?))
+            }
             None => SourceLines::Lines(reader(plan, pipeline)?),
         };
         Ok(SourceReader { pipeline: Arc::clone(pipeline), lines })
@@ -163,10 +165,15 @@ impl SourceReader {
 }
 
 /// The parsers and scenarios of a folder.
-fn open_crowdsec(plan: &SourcePlan, crowdsec: &CrowdsecPlan) -> Result<CrowdsecReader, String> {
+fn open_crowdsec(
+    plan: &SourcePlan,
+    crowdsec: &CrowdsecPlan,
+    ipv6_prefix: u8,
+) -> Result<CrowdsecReader, String> {
     let mut told = Vec::new();
     let data_files = crowdsec.data_files.as_deref();
-    let reader = CrowdsecReader::open(&crowdsec.directory, data_files, &crowdsec.kind, &mut told);
+    let kind = crowdsec.kind.as_str();
+    let reader = CrowdsecReader::open(&crowdsec.directory, data_files, kind, ipv6_prefix, &mut told);
     for told in &told {
         tracing::warn!(source = plan.name, "not taken: {told}");
     }

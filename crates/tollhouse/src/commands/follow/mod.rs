@@ -32,6 +32,7 @@ use std::thread;
 use std::time::Duration;
 
 use judge::Action;
+use logs::IPV6_PREFIX;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use server::api::BatchLine;
@@ -126,6 +127,9 @@ pub(crate) struct FollowArgs {
     /// Folder of the scenarios' data files [default: `data` in the folder, or CrowdSec's own]
     #[arg(long, value_name = "DIR", requires = "crowdsec")]
     data_files: Option<PathBuf>,
+    /// Bits by which IPv6 addresses fill one bucket of a scenario; 128: each its own
+    #[arg(long, value_name = "N", requires = "crowdsec", default_value_t = IPV6_PREFIX, value_parser = clap::value_parser!(u8).range(16..=128))]
+    ipv6_prefix: u8,
     /// Read from the beginning or the kept positions to the end, and exit
     #[arg(long)]
     once: bool,
@@ -173,7 +177,8 @@ pub(crate) fn run(args: FollowArgs) -> Result<Exit, CommandError> {
         Some(directory) => {
             let mut told = Vec::new();
             let data_files = args.data_files.as_deref();
-            let reader = CrowdsecReader::open(directory, data_files, &args.log_type, &mut told);
+            let (kind, prefix) = (args.log_type.as_str(), args.ipv6_prefix);
+            let reader = CrowdsecReader::open(directory, data_files, kind, prefix, &mut told);
             told.iter().for_each(|told| say(format_args!("not taken: {}", printable(told))));
             let reader = reader.map_err(CommandError::new)?;
             Some(LineReader::Crowdsec(Box::new(reader)))

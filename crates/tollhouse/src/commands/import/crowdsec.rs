@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use indicatif::HumanCount;
+use logs::IPV6_PREFIX;
 use sources::reverse_names::DnsNames;
 
 use crate::console::{printable, say};
@@ -27,6 +28,9 @@ pub(super) struct CrowdsecImportArgs {
     /// New folder for the configuration
     #[arg(long, short, value_name = "DIR")]
     output: PathBuf,
+    /// Bits of an IPv6 address that are counted and banned; 128: single addresses
+    #[arg(long, value_name = "N", default_value_t = IPV6_PREFIX, value_parser = clap::value_parser!(u8).range(16..=128))]
+    ipv6_prefix: u8,
     /// Folder of the scenarios' data files [default: `data` in the folder, or CrowdSec's own]
     #[arg(long, value_name = "DIR")]
     data_files: Option<PathBuf>,
@@ -41,7 +45,8 @@ pub(super) fn run(args: &CrowdsecImportArgs) -> Result<Exit, CommandError> {
     }
     // The server may run in another folder.
     let directory = std::path::absolute(&args.directory).unwrap_or_else(|_| args.directory.clone());
-    let import = plan::formats::crowdsec::read(&files, data, &directory.display().to_string());
+    let import =
+        plan::formats::crowdsec::read(&files, data, &directory.display().to_string(), args.ipv6_prefix);
     for left in &import.left {
         say(format_args!("not taken: {}", printable(left)));
     }

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use indicatif::HumanCount;
+use logs::IPV6_PREFIX;
 use logs::fail2ban::{FILE_BYTES_MAX, Fail2banFiles};
 
 use crate::console::{printable, say};
@@ -27,6 +28,9 @@ pub(super) struct Fail2banImportArgs {
     /// New folder for the configuration
     #[arg(long, short, value_name = "DIR")]
     output: PathBuf,
+    /// Bits of an IPv6 address that are counted and banned; 128: single addresses
+    #[arg(long, value_name = "N", default_value_t = IPV6_PREFIX, value_parser = clap::value_parser!(u8).range(16..=128))]
+    ipv6_prefix: u8,
 }
 
 /// Most files that are read.
@@ -36,7 +40,7 @@ const FOLDERS: [&str; 3] = ["", "jail.d", "filter.d"];
 
 pub(super) fn run(args: &Fail2banImportArgs) -> Result<Exit, CommandError> {
     let files = read_files(&args.directory)?;
-    let import = plan::formats::fail2ban::read(&files);
+    let import = plan::formats::fail2ban::read(&files, args.ipv6_prefix);
     if !import.files.is_empty() {
         let failed = |path: &Path, error: std::io::Error| {
             CommandError::new(format_args!("{}: {error}", path.display()))
