@@ -17,6 +17,8 @@ use crate::grok::GrokLibrary;
 
 /// The length of a decision that no profile names, in nanoseconds.
 const LENGTH: i64 = 4 * 3_600_000_000_000;
+/// The file of profiles.
+pub const FILE: &str = "profiles.yaml";
 /// Most profiles, and decisions of one.
 const PROFILES_MAX: usize = 100;
 /// The address that conditions are asked about; which one it will be is not known.
@@ -30,6 +32,8 @@ pub struct CrowdsecProfile {
     filters: Vec<CrowdsecExpression>,
     /// Kinds of decisions, such as `ban`, with their lengths in nanoseconds.
     decisions: Vec<(String, i64)>,
+    /// The lines of these decisions.
+    lines: Vec<usize>,
     length: Option<CrowdsecExpression>,
     /// True if no further profile is asked after this one.
     ends: bool,
@@ -45,6 +49,11 @@ pub struct ProfileDecision {
 }
 
 impl CrowdsecProfile {
+    /// The line of the first decision of a kind.
+    pub fn line_of(&self, kind: &str) -> Option<usize> {
+        self.decisions.iter().position(|(known, _)| known == kind).and_then(|at| self.lines.get(at)).copied()
+    }
+
     fn holds(&self, scenario: &CrowdsecScenario, bans: i64) -> bool {
         self.filters
             .iter()
@@ -86,7 +95,6 @@ fn evaluate(expression: &CrowdsecExpression, scenario: &CrowdsecScenario, bans: 
 
 /// Reads profiles; if there is no file, one that bans addresses of scenarios with `remediation`.
 pub fn read(files: &CrowdsecFiles, problems: &mut Vec<CrowdsecProblem>) -> Vec<CrowdsecProfile> {
-    const FILE: &str = "profiles.yaml";
     const USUAL: &str = "name: default\nfilters:\n - Alert.Remediation == true && Alert.GetScope() == 'Ip'\ndecisions:\n - type: ban\n   duration: 4h\non_success: break\n";
     let text = files.get(FILE).unwrap_or(USUAL);
     let documents = match yaml::documents(FILE, text) {
@@ -96,6 +104,10 @@ pub fn read(files: &CrowdsecFiles, problems: &mut Vec<CrowdsecProblem>) -> Vec<C
             return Vec::new();
         }
     };
+    if let Some(document) = documents.get(PROFILES_MAX) {
+        let message = format!("more than {PROFILES_MAX} profiles: this one and those behind it are left out");
+        problems.push(CrowdsecProblem { file: FILE.to_owned(), line: document.line, message });
+    }
     documents.iter().take(PROFILES_MAX).filter_map(|document| profile(FILE, document, problems)).collect()
 }
 
@@ -107,8 +119,16 @@ fn profile(
     let mut problem = |line: usize, message: String| {
         problems.push(CrowdsecProblem { file: file.to_owned(), line, message });
     };
-    let mut decisions = Vec::new();
+    let (mut decisions, mut lines) = (Vec::new(), Vec::new());
+    if let Some(item) = document.items_of("decisions").get(PROFILES_MAX) {
+        problem(item.line, format!("more than {PROFILES_MAX} decisions of a profile"));
+    }
     for item in document.items_of("decisions").iter().take(PROFILES_MAX) {
+        for (name, node) in item.members() {
+            if !matches!(name.as_str(), "type" | "duration") {
+                problem(node.line, format!("`{name}` of a decision is not taken"));
+            }
+        }
         let Some(kind) = item.text_of("type") else {
             problem(item.line, "a decision without a type".to_owned());
             continue;
@@ -118,12 +138,23 @@ fn profile(
             None => Some(LENGTH),
         };
         match length {
-            Some(length) => decisions.push((kind.to_owned(), length)),
+            Some(length) => {
+                decisions.push((kind.to_owned(), length));
+                lines.push(item.line);
+            }
             None => problem(item.line, "this is no duration".to_owned()),
         }
     }
-    if !document.items_of("notifications").is_empty() {
-        problem(document.line, "`notifications` are not sent".to_owned());
+    for (name, node) in document.members() {
+        match name.as_str() {
+            "name" | "filters" | "decisions" | "duration_expr" | "on_success" | "debug" => {}
+            "notifications" if node.items().is_empty() => {}
+            "notifications" => {
+                let line = node.items().first().map_or(node.line, |first| first.line);
+                problem(line, "`notifications` are not sent".to_owned());
+            }
+            _ => problem(node.line, format!("`{name}` is not taken")),
+        }
     }
     let before = problems.len();
     let mut library = GrokLibrary::default();
@@ -151,6 +182,7 @@ fn profile(
         name: document.text_of("name").unwrap_or_default().to_owned(),
         filters,
         decisions,
+        lines,
         length,
         ends: document.text_of("on_success") == Some("break"),
     })
@@ -187,7 +219,8 @@ mod tests {
         let profiles = "name: ssh\nfilters:\n - Alert.Remediation == true && Alert.GetScenario() contains 'ssh'\n\
             decisions:\n - type: ban\n   duration: 2h\nduration_expr: Sprintf('%dh', (GetDecisionsCount(Alert.GetValue()) + 1) * 4)\non_success: break\n---\n\
             name: http\nfilters:\n - Alert.Remediation == true && Alert.GetScope() == 'Ip'\ndecisions:\n - type: captcha\n   duration: 30m\n - type: ban\n---\n\
-            name: odd\nfilters:\n - Alert.Source.Cn == 'FR'\n - nobody(1)\ndecisions:\n - type: ban\n   duration: soon\n";
+            name: odd\nfilters:\n - Alert.Source.Cn == 'FR'\n - nobody(1)\ndecisions:\n - type: ban\n   duration: soon\n   scope: Range\n\
+            notifications:\n - mail\non_failure: break\n";
         let scenario = |name: &str, remediation: bool| {
             format!("type: trigger\nname: me/{name}\nfilter: 'true'\nlabels:\n  remediation: {remediation}\n")
         };
@@ -212,10 +245,18 @@ mod tests {
         check(1, 5, &[("captcha", 30), ("ban", 240)]);
         check(2, 0, &[]);
         let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        assert_eq!(told.len(), 3, "{told:?}");
-        assert!(told[0].ends_with("this is no duration"), "{told:?}");
-        assert!(told[1].contains("the function `nobody` is not known"), "{told:?}");
-        assert!(told[2].contains("asks for the source"), "{told:?}");
+        let expected = [
+            ("profiles.yaml:25: ", "`scope` of a decision is not taken"),
+            ("profiles.yaml:23: ", "this is no duration"),
+            ("profiles.yaml:27: ", "`notifications` are not sent"),
+            ("profiles.yaml:28: ", "`on_failure` is not taken"),
+            ("profiles.yaml:21: ", "the function `nobody` is not known"),
+            ("profiles.yaml:20: ", "asks for the source"),
+        ];
+        assert_eq!(told.len(), expected.len(), "{told:?}");
+        for (told, (place, part)) in told.iter().zip(expected) {
+            assert!(told.starts_with(place) && told.contains(part), "{told} {place}{part}");
+        }
     }
 
     #[test]

@@ -39,8 +39,9 @@ pub(crate) struct BayesianCondition {
 pub struct CrowdsecScenario {
     /// The name, with its author.
     pub name: Arc<str>,
-    /// The file that it stands in.
+    /// The file that it stands in, and the line.
     pub file: Arc<str>,
+    pub line: usize,
     /// The kind of its buckets.
     pub kind: ScenarioKind,
     /// A sentence about it.
@@ -187,6 +188,7 @@ pub(crate) fn read(
     Some(CrowdsecScenario {
         name: Arc::from(name),
         file: Arc::from(file),
+        line: document.line,
         kind,
         description: Arc::from(document.text_of("description").unwrap_or_default()),
         filter,

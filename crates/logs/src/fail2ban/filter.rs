@@ -26,6 +26,8 @@ pub struct Fail2banFilter {
     pub written: LogPatterns,
     /// Conditions for entries of the journal.
     pub journal_matches: Vec<String>,
+    /// The file and line of these conditions, if the filter's file says them.
+    pub journal_place: Option<(String, usize)>,
     /// Patterns and files that were not taken.
     pub problems: Vec<Fail2banProblem>,
 }
@@ -137,6 +139,8 @@ impl Fail2banFilter {
                 Err(error) => refuse("datepattern", format!("`datepattern`: {error} in `{date}`")),
             }
         }
+        filter.journal_place =
+            config.raw(DEFINITION, "journalmatch").map(|origin| (origin.file.clone(), origin.line));
         filter.journal_matches =
             matches.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
         filter.problems.sort();

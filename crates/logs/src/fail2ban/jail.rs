@@ -11,6 +11,8 @@ use event::Span;
 
 /// Most jails of a configuration.
 const JAILS_MAX: usize = 2_000;
+/// Most factors of lengths of bans.
+const MULTIPLIERS_MAX: usize = 100;
 
 /// Bans that become longer with each one.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,11 +63,27 @@ pub struct Fail2banJail {
     pub actions: Vec<String>,
     /// Options that were not taken.
     pub problems: Vec<Fail2banProblem>,
+    /// The files and lines of options that are looked at later.
+    places: BTreeMap<&'static str, (String, usize)>,
+}
+
+impl Fail2banJail {
+    /// Returns what is wrong with an option, with its file and line.
+    pub fn problem(&self, option: &str, message: &str) -> Fail2banProblem {
+        let (file, line) = self.places.get(option).cloned().unwrap_or_else(|| ("jail.conf".to_owned(), 0));
+        Fail2banProblem { file, line, message: format!("[{}] {message}", self.name) }
+    }
 }
 
 /// Options of a jail that a filter of its own has, too.
 const FILTER_OPTIONS: [&str; 6] =
     ["prefregex", "failregex", "ignoreregex", "maxlines", "datepattern", "journalmatch"];
+
+/// Options whose places are kept.
+const PLACED: [&str; 7] =
+    ["enabled", "filter", "logpath", "ignoreip", "logtimezone", "action", "journalmatch"];
+/// Words of `port` for all of them.
+const ALL_PORTS: [&str; 4] = ["", "all", "0:65535", "1:65535"];
 
 /// Reads all jails, those that are switched off among them. Problems of files stand apart.
 pub fn read(files: &Fail2banFiles) -> (Vec<Fail2banJail>, Vec<Fail2banProblem>) {
@@ -75,7 +93,12 @@ pub fn read(files: &Fail2banFiles) -> (Vec<Fail2banJail>, Vec<Fail2banProblem>) 
     };
     config.set_default("fail2ban_version", "1.0");
     config.set_default("fail2ban_confpath", "/etc/fail2ban");
-    let names: Vec<String> = config.sections().take(JAILS_MAX).map(str::to_owned).collect();
+    let mut names: Vec<String> = config.sections().map(str::to_owned).collect();
+    if names.len() > JAILS_MAX {
+        let message = format!("more than {JAILS_MAX} jails: {} are left out", names.len() - JAILS_MAX);
+        config.problems.push(Fail2banProblem { file: "jail.conf".to_owned(), line: 0, message });
+        names.truncate(JAILS_MAX);
+    }
     let jails = names.iter().map(|name| jail(files, &mut config, name)).collect();
     (jails, config.problems)
 }
@@ -107,6 +130,15 @@ impl JailValues<'_> {
         });
     }
 
+    /// Refuses an option where it stands: once for all jails, if it stands for all.
+    fn refuse_in_section(&mut self, option: &str, message: &str) {
+        let is_own = self.config.own_options(self.jail).any(|own| own == option);
+        let (jail, section) = (self.jail, if is_own { self.jail } else { "DEFAULT" });
+        self.jail = section;
+        self.refuse(option, message.to_owned());
+        self.jail = jail;
+    }
+
     fn number(&mut self, option: &str, default: u32) -> u32 {
         let Some(text) = self.text(option) else { return default };
         text.trim().parse().unwrap_or_else(|_| {
@@ -131,6 +163,30 @@ impl JailValues<'_> {
     }
 }
 
+/// Tells of options that mean something to fail2ban, and nothing here.
+fn untaken(values: &mut JailValues<'_>) {
+    let text = |values: &mut JailValues<'_>, option: &str| {
+        values.text(option).map(|text| text.trim().to_lowercase()).unwrap_or_default()
+    };
+    let dns = text(values, "usedns");
+    if !matches!(dns.as_str(), "" | "no") {
+        let message = format!("`{dns}`: names of hosts are not looked up, and not banned");
+        values.refuse_in_section("usedns", &message);
+    }
+    let encoding = text(values, "logencoding");
+    if !matches!(encoding.as_str(), "" | "auto" | "utf-8" | "utf8" | "ascii" | "us-ascii") {
+        values.refuse_in_section("logencoding", &format!("`{encoding}`: lines are read as UTF-8"));
+    }
+    let port = text(values, "port");
+    if !ALL_PORTS.contains(&port.as_str()) {
+        values.refuse_in_section("port", &format!("`{port}`: a ban holds for all ports"));
+    }
+    if values.config.raw(values.jail, "ignoreself").is_some() && values.is_true("ignoreself", true) {
+        let message = "of this machine's addresses those of loopback alone are exempt";
+        values.refuse_in_section("ignoreself", message);
+    }
+}
+
 fn jail(files: &Fail2banFiles, config: &mut MergedConfig, name: &str) -> Fail2banJail {
     let mut values = JailValues { config, jail: name, problems: Vec::new() };
     let is_enabled = values.is_true("enabled", false);
@@ -149,7 +205,16 @@ fn jail(files: &Fail2banFiles, config: &mut MergedConfig, name: &str) -> Fail2ba
         log_zone: values.text("logtimezone").filter(|zone| !zone.trim().is_empty()),
         actions: Vec::new(),
         problems: Vec::new(),
+        places: BTreeMap::new(),
     };
+    for option in PLACED {
+        if let Some(origin) = values.config.raw(name, option) {
+            jail.places.insert(option, (origin.file.clone(), origin.line));
+        }
+    }
+    if is_enabled {
+        untaken(&mut values);
+    }
     match values.duration("findtime") {
         Some(FailDuration::Span(span)) => jail.find_time = span,
         Some(FailDuration::Endless) => {
@@ -179,14 +244,25 @@ fn jail(files: &Fail2banFiles, config: &mut MergedConfig, name: &str) -> Fail2ba
         });
         let random = match values.duration("bantime.rndtime") {
             Some(FailDuration::Span(span)) => span.as_seconds_f64(),
-            _ => 0.0,
+            Some(FailDuration::Endless) => {
+                values.refuse("bantime.rndtime", "for ever is not taken; nothing is added".to_owned());
+                0.0
+            }
+            None => 0.0,
         };
+        let mut factors = Vec::new();
+        for text in multipliers.split_whitespace() {
+            match text.parse() {
+                Ok(number) if factors.len() < MULTIPLIERS_MAX => factors.push(number),
+                Ok(_) => {
+                    values.refuse("bantime.multipliers", format!("more than {MULTIPLIERS_MAX}"));
+                    break;
+                }
+                Err(_) => values.refuse("bantime.multipliers", format!("`{text}` is no number")),
+            }
+        }
         jail.increment = Some(BanIncrement {
-            multipliers: multipliers
-                .split_whitespace()
-                .filter_map(|text| text.parse().ok())
-                .take(100)
-                .collect(),
+            multipliers: factors,
             formula,
             random,
             factor: factor.filter(|factor: &f64| factor.is_finite() && *factor > 0.0).unwrap_or(1.0),

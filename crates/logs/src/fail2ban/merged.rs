@@ -61,10 +61,17 @@ impl MergedConfig {
         seen: &mut Vec<String>,
         all: &mut Vec<String>,
     ) {
-        if seen.iter().any(|known| known == path) || all.len() >= FILES_MAX || seen.len() >= DEPTH_MAX {
+        if seen.iter().any(|known| known == path) {
             return;
         }
         let Some(text) = files.get(path) else { return };
+        if all.len() >= FILES_MAX || seen.len() >= DEPTH_MAX {
+            let message = format!(
+                "more than {FILES_MAX} files, or {DEPTH_MAX} that include each other: it is left out"
+            );
+            self.problems.push(Fail2banProblem { file: path.to_owned(), line: 0, message });
+            return;
+        }
         let (sections, _) = ini::read(path, text);
         let included = |option: &str| {
             let section = sections.iter().find(|section| section.name == "INCLUDES")?;

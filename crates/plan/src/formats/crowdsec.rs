@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use logs::IPV6_PREFIX;
-use logs::crowdsec::CrowdsecFiles;
-use logs::crowdsec::acquisition::{self, CrowdsecSource};
+use logs::crowdsec::acquisition::{self, CrowdsecSource, PlacedText};
 use logs::crowdsec::data_files::CrowdsecDataFiles;
 use logs::crowdsec::pipeline::{CrowdsecPipeline, CrowdsecSelection};
 use logs::crowdsec::profile::{self, CrowdsecProfile, ProfileDecision};
 use logs::crowdsec::scenario::CrowdsecScenario;
+use logs::crowdsec::{CrowdsecFiles, CrowdsecProblem};
 use sources::journal_follower::UNITS_MAX;
 use sources::path_pattern::PathPattern;
 
@@ -83,8 +83,10 @@ pub fn read(files: &CrowdsecFiles, data: CrowdsecDataFiles, folder: &str, ipv6_p
         let steps = steps(&profiles, scenario);
         if steps.iter().all(Vec::is_empty) {
             if scenario.remediation {
-                let (file, name) = (&scenario.file, &scenario.name);
-                left.insert(format!("{file}: no profile decides about `{name}`; it is reported, not banned"));
+                let message =
+                    format!("no profile decides about `{}`; it is reported, not banned", scenario.name);
+                let (file, line) = (scenario.file.to_string(), scenario.line);
+                left.insert(CrowdsecProblem { file, line, message }.to_string());
             }
             continue;
         }
@@ -103,10 +105,10 @@ pub fn read(files: &CrowdsecFiles, data: CrowdsecDataFiles, folder: &str, ipv6_p
             let mut longest = 0;
             for decision in decisions {
                 let Some((_, label)) = KINDS.iter().find(|(kind, _)| *kind == decision.kind) else {
-                    left.insert(format!(
-                        "profiles.yaml: decisions of the type `{}` are not taken",
-                        decision.kind
-                    ));
+                    let line = profiles.iter().find_map(|profile| profile.line_of(&decision.kind));
+                    let message = format!("decisions of the type `{}` are not taken", decision.kind);
+                    let (file, line) = (profile::FILE.to_owned(), line.unwrap_or(0));
+                    left.insert(CrowdsecProblem { file, line, message }.to_string());
                     continue;
                 };
                 let seconds = (decision.length / 1_000_000_000).clamp(1, SECONDS_MAX);
@@ -168,7 +170,9 @@ pub fn read(files: &CrowdsecFiles, data: CrowdsecDataFiles, folder: &str, ipv6_p
     for source in &sources {
         if let Some(table) = source_table(source, written + 1, folder, &mut left) {
             if written == SOURCES_MAX {
-                left.insert(format!("acquis.yaml: more than {SOURCES_MAX} sources"));
+                let message =
+                    format!("more than {SOURCES_MAX} sources: this one and those behind it are left out");
+                left.insert(source.problem(source.line, message).to_string());
                 break;
             }
             written += 1;
@@ -183,11 +187,12 @@ pub fn read(files: &CrowdsecFiles, data: CrowdsecDataFiles, folder: &str, ipv6_p
     let mut commands = Vec::new();
     for source in &sources {
         if let Some(matches) = &source.journal {
+            let matches: Vec<&str> = matches.iter().map(|it| it.text.as_str()).collect();
             let matches = matches.join(" ");
             commands
                 .push(format!("journalctl -f -o short {matches} | {follow} --log-type {} -", source.kind));
         }
-        for file in &source.files {
+        for PlacedText { text: file, .. } in &source.files {
             let position = file.rsplit('/').next().unwrap_or_default();
             commands
                 .push(format!("{follow} --log-type {} --position {position}.position {file}", source.kind));
@@ -222,12 +227,16 @@ fn source_table(
     match &source.journal {
         Some(matches) => {
             let mut units = Vec::new();
-            for text in matches {
-                match text.trim().strip_prefix("_SYSTEMD_UNIT=") {
-                    Some(unit) if units.len() < UNITS_MAX => units.push(quoted(unit)),
-                    Some(_) => _ = left.insert(format!("acquis.yaml: more than {UNITS_MAX} units")),
-                    None => _ = left.insert(format!("acquis.yaml: `{text}` is no unit, and not taken")),
-                }
+            for PlacedText { text, line } in matches {
+                let message = match text.trim().strip_prefix("_SYSTEMD_UNIT=") {
+                    Some(unit) if units.len() < UNITS_MAX => {
+                        units.push(quoted(unit));
+                        continue;
+                    }
+                    Some(_) => format!("more than {UNITS_MAX} units: `{text}` is not taken"),
+                    None => format!("`{text}` is no unit, and not taken"),
+                };
+                left.insert(source.problem(*line, message).to_string());
             }
             let _ = match units.is_empty() {
                 true => writeln!(text, "journald = {{}}"),
@@ -236,16 +245,16 @@ fn source_table(
         }
         None => {
             let mut files = Vec::new();
-            if source.files.len() > FILES_MAX {
-                left.insert(format!("acquis.yaml: more than {FILES_MAX} files of a source"));
-            }
-            for file in source.files.iter().take(FILES_MAX) {
-                match PathPattern::new(file) {
-                    Ok(_) => files.push(quoted(file)),
-                    Err(error) => {
-                        left.insert(format!("acquis.yaml: `{file}`: {error}"));
+            for PlacedText { text, line } in &source.files {
+                let message = match PathPattern::new(text) {
+                    Ok(_) if files.len() < FILES_MAX => {
+                        files.push(quoted(text));
+                        continue;
                     }
-                }
+                    Ok(_) => format!("more than {FILES_MAX} files of a source: `{text}` is not read"),
+                    Err(error) => format!("`{text}`: {error}"),
+                };
+                left.insert(source.problem(*line, message).to_string());
             }
             if files.is_empty() {
                 return None;
@@ -347,6 +356,38 @@ mod tests {
                 "tollhouse follow --server http://127.0.0.1:8377 --pipeline crowdsec --crowdsec /etc/crowdsec --log-type syslog --position auth.log.position /var/log/auth.log"
             ]
         );
+    }
+
+    #[test]
+    fn what_is_not_taken_is_named_with_its_file_and_line() {
+        let scenario = |name: &str, remediation: bool| {
+            format!("type: trigger\nname: me/{name}\nfilter: 'true'\nlabels:\n  remediation: {remediation}\n")
+        };
+        let scenarios = [scenario("quiet", false), scenario("crawl", true)].join("---\n");
+        let files: String = (0..=FILES_MAX).map(|number| format!(" - /x{number}\n")).collect();
+        let acquisition = format!(
+            "filenames:\n - /a/**/b\n{files}labels:\n  type: x\n---\nsource: journalctl\njournalctl_filter:\n - _UID=0\nlabels:\n  type: x\n"
+        );
+        let profiles = "name: a\nfilters:\n - Alert.GetScenario() contains 'quiet'\ndecisions:\n - type: ban\n---\nname: b\nfilters:\n - Alert.GetScenario() contains 'quiet'\ndecisions:\n - type: shout\n";
+        let files = [
+            ("scenarios/s.yaml", scenarios.as_str()),
+            ("profiles.yaml", profiles),
+            ("acquis.yaml", &acquisition),
+        ];
+        let files = CrowdsecFiles(files.map(|(path, text)| (path.to_owned(), text.to_owned())).into());
+        let left = read(&files, CrowdsecDataFiles::default(), "/etc/crowdsec", IPV6_PREFIX).left;
+        let last = 3 + FILES_MAX;
+        for expected in [
+            "scenarios/s.yaml:7: no profile decides about `me/crawl`; it is reported, not banned".to_owned(),
+            "profiles.yaml:11: decisions of the type `shout` are not taken".to_owned(),
+            format!(
+                "acquis.yaml:{last}: more than {FILES_MAX} files of a source: `/x{FILES_MAX}` is not read"
+            ),
+            format!("acquis.yaml:{}: `_UID=0` is no unit, and not taken", last + 6),
+        ] {
+            assert!(left.contains(&expected), "{expected}\n{left:#?}");
+        }
+        assert!(left.iter().any(|left| left.starts_with("acquis.yaml:2: `/a/**/b`: ")), "{left:#?}");
     }
 
     #[test]

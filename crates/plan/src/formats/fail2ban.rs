@@ -130,7 +130,8 @@ pub fn read(files: &Fail2banFiles, ipv6_prefix: u8) -> Fail2banImport {
         let Some(filter) = &jail.filter else { continue };
         left.extend(filter.problems.iter().map(ToString::to_string));
         if filter.written.patterns.is_empty() {
-            left.insert(format!("[{}]: no pattern of `{}` is taken", jail.name, filter.name));
+            let message = format!("no pattern of `{}` is taken, and so not the jail", filter.name);
+            left.insert(jail.problem("filter", &message).to_string());
             continue;
         }
         let mut name = identifier(&jail.name);
@@ -230,13 +231,16 @@ fn source(jail: &Fail2banJail, name: &str, left: &mut BTreeSet<String>) -> Optio
             match word.strip_prefix("_SYSTEMD_UNIT=") {
                 Some(unit) => units.push(unit),
                 None => {
-                    _ = left
-                        .insert(format!("[{}] `journalmatch`: `{word}` is no unit, and not taken", jail.name))
+                    left.insert(of_journal_match(jail, &format!("`{word}` is no unit, and not taken")));
                 }
             }
         }
         units.sort_unstable();
         units.dedup();
+        if units.len() > UNITS_MAX {
+            let message = format!("more than {UNITS_MAX} units: {} are left out", units.len() - UNITS_MAX);
+            left.insert(of_journal_match(jail, &message));
+        }
         // Without a unit all of the journal is read, and patterns say what counts.
         let units: Vec<String> = units.into_iter().take(UNITS_MAX).map(quoted).collect();
         let _ = match units.is_empty() {
@@ -245,20 +249,27 @@ fn source(jail: &Fail2banJail, name: &str, left: &mut BTreeSet<String>) -> Optio
         };
         return Some(text);
     }
-    let mut files = Vec::new();
+    let (mut files, mut refused) = (Vec::new(), Vec::new());
     for path in &jail.log_paths {
         match PathPattern::new(path) {
             Ok(_) if files.len() < FILES_MAX => files.push(path.clone()),
-            Ok(_) => {
-                left.insert(format!("[{}] `logpath`: more than {FILES_MAX} files", jail.name));
-            }
-            Err(error) => {
-                left.insert(format!("[{}] `logpath`: `{path}`: {error}", jail.name));
-            }
+            Ok(_) => refused.push(format!("`logpath`: more than {FILES_MAX} files: `{path}` is not read")),
+            Err(error) => refused.push(format!("`logpath`: `{path}`: {error}")),
         }
     }
+    left.extend(refused.iter().map(|message| jail.problem("logpath", message).to_string()));
     let _ = writeln!(text, "files = {}", list(&files));
     (!files.is_empty()).then_some(text)
+}
+
+/// Returns what is wrong with the conditions of a jail's journal, which its filter may bring.
+fn of_journal_match(jail: &Fail2banJail, message: &str) -> String {
+    let mut problem = jail.problem("journalmatch", &format!("`journalmatch`: {message}"));
+    let of_filter = jail.filter.as_ref().and_then(|filter| filter.journal_place.clone());
+    if let (0, Some((file, line))) = (problem.line, of_filter) {
+        (problem.file, problem.line) = (file, line);
+    }
+    problem.to_string()
 }
 
 /// The fact that is counted: the address with those that its holder could move to, unless the patterns name another id alone.
@@ -311,7 +322,8 @@ fn pipeline(
         if logs::log_stream::zone(zone).is_some() {
             let _ = writeln!(text, "zone = {}", quoted(zone));
         } else {
-            left.insert(format!("[{}] `logtimezone`: there is no time zone `{zone}`", jail.name));
+            let message = format!("`logtimezone`: there is no time zone `{zone}`");
+            left.insert(jail.problem("logtimezone", &message).to_string());
         }
     }
     if jail.is_journal {
@@ -417,11 +429,12 @@ fn pipeline(
         );
     }
     if !jail.is_journal && jail.log_paths.is_empty() {
-        left.insert(format!("[{}]: it names no log", jail.name));
+        left.insert(jail.problem("enabled", "the jail names no log").to_string());
     }
     let known = ["iptables", "nftables", "ufw", "firewallcmd", "ipset", "%(", "dummy"];
     for action in jail.actions.iter().filter(|action| !known.iter().any(|known| action.starts_with(known))) {
-        left.insert(format!("[{}] `action`: `{action}` is not run; bouncers read the ban list", jail.name));
+        let message = format!("`action`: `{action}` is not run; bouncers read the ban list");
+        left.insert(jail.problem("action", &message).to_string());
     }
     text
 }
@@ -475,7 +488,8 @@ fn exempt(jail: &Fail2banJail, left: &mut BTreeSet<String>) -> Vec<String> {
                 exempt.push(cut);
             }
         } else {
-            left.insert(format!("[{}] `ignoreip`: `{text}` is no address or network", jail.name));
+            let message = format!("`ignoreip`: `{text}` is no address or network");
+            left.insert(jail.problem("ignoreip", &message).to_string());
         }
     }
     exempt
@@ -554,8 +568,8 @@ mod tests {
         assert_eq!(
             import.left,
             [
-                "[sshd] `action`: `mail-whois` is not run; bouncers read the ban list",
-                "[sshd] `ignoreip`: `trusted.example` is no address or network",
+                "jail.conf:2: [sshd] `ignoreip`: `trusted.example` is no address or network",
+                "jail.conf:9: [sshd] `action`: `mail-whois` is not run; bouncers read the ban list",
             ]
         );
     }
@@ -608,9 +622,38 @@ mod tests {
         let sources = "\n[[source]]\nname = \"sshd\"\npipeline = \"sshd\"\njournald = { units = ['sshd.service'] }\n\
             \n[[source]]\nname = \"ids\"\npipeline = \"ids\"\nfiles = [\n    '/x',\n    '/var/log/y*.log',\n]\n";
         assert!(main.ends_with(sources), "{main}");
-        let left = ["[sshd] `journalmatch`: `_COMM=sshd` is no unit, and not taken".to_owned()];
+        let left = ["jail.conf:4: [sshd] `journalmatch`: `_COMM=sshd` is no unit, and not taken".to_owned()];
         assert_eq!((import.sources, import.left), (2, left.to_vec()));
         assert!(!import.files[1].1.contains("[[source]]"));
+    }
+
+    #[test]
+    fn what_is_not_taken_is_named_with_its_file_and_line() {
+        let paths: String = (0..=FILES_MAX).map(|number| format!("  /x{number}\n")).collect();
+        let jail = format!(
+            "[DEFAULT]\nusedns = warn\nignoreself = true\n[sshd]\nenabled = true\nport = ssh\nlogencoding = latin1\nlogtimezone = Nowhere/Else\nlogpath = /var/**/y\n{paths}\
+             [nolog]\nenabled = true\nfilter = sshd\n[journal]\nenabled = true\nfilter = journal\nbackend = systemd\nbantime.increment = true\nbantime.multipliers = 1 x 2\nbantime.maxtime = 1h\n"
+        );
+        let mut files = files(&jail);
+        let filter = "[Definition]\nfailregex = ^a <HOST>\njournalmatch = _SYSTEMD_UNIT=a.service _UID=0\n";
+        files.0.insert("filter.d/journal.conf".to_owned(), filter.to_owned());
+        let left = read_all(&files).left;
+        let line = 9 + FILES_MAX + 1;
+        let expected = [
+            "filter.d/journal.conf:3: [journal] `journalmatch`: `_UID=0` is no unit, and not taken".to_owned(),
+            "jail.conf:2: [DEFAULT] `usedns`: `warn`: names of hosts are not looked up, and not banned".to_owned(),
+            "jail.conf:3: [DEFAULT] `ignoreself`: of this machine's addresses those of loopback alone are exempt".to_owned(),
+            "jail.conf:6: [sshd] `port`: `ssh`: a ban holds for all ports".to_owned(),
+            "jail.conf:7: [sshd] `logencoding`: `latin1`: lines are read as UTF-8".to_owned(),
+            "jail.conf:8: [sshd] `logtimezone`: there is no time zone `Nowhere/Else`".to_owned(),
+            format!("jail.conf:9: [sshd] `logpath`: more than {FILES_MAX} files: `/x{FILES_MAX}` is not read"),
+            format!("jail.conf:{}: [nolog] the jail names no log", line + 2),
+            format!("jail.conf:{}: [journal] `bantime.multipliers`: `x` is no number", line + 9),
+        ];
+        for expected in &expected {
+            assert!(left.contains(expected), "{expected}\n{left:#?}");
+        }
+        assert!(left.iter().all(|left| left.contains(": [")), "{left:#?}");
     }
 
     #[test]
