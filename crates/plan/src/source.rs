@@ -9,6 +9,7 @@ use event::Span;
 use judge::{Network, Networks};
 use logs::csv::{CSV_COLUMNS_MAX, CsvColumns};
 use logs::log_stream::{LogEnvelope, zone};
+use sources::container_logs::{ContainerSelection, DOCKER_FOLDER, NAMES_MAX};
 use sources::file_follower::FileStart;
 use sources::journal_follower::{JournalSelection, UNIT_BYTES_MAX, UNITS_MAX};
 use sources::path_pattern::PathPattern;
@@ -63,6 +64,13 @@ pub enum SourceInput {
         /// The beginning of files that were not read before.
         start: FileStart,
     },
+    /// Logs of Docker's containers.
+    Docker {
+        /// The containers.
+        containers: ContainerSelection,
+        /// The beginning of logs that were not read before.
+        start: FileStart,
+    },
     /// The journal of this machine.
     Journal(JournalSelection),
     /// Senders of syslog.
@@ -74,6 +82,7 @@ impl SourceInput {
     pub fn kind(&self) -> &'static str {
         match self {
             SourceInput::Files { .. } => "files",
+            SourceInput::Docker { .. } => "docker",
             SourceInput::Journal(_) => "journald",
             SourceInput::Syslog(_) => "syslog",
         }
@@ -178,10 +187,11 @@ pub(super) fn compile(
 /// The place that lines come from; `None` where it is wrong.
 fn input(view: &ConfigView<'_>, name: &str, problems: &mut ConfigProblems) -> Option<SourceInput> {
     let (files, journald, syslog) = (view.strings("files"), view.table("journald"), view.str("syslog"));
-    let given =
-        usize::from(!files.is_empty()) + usize::from(journald.is_some()) + usize::from(syslog.is_some());
+    let docker = view.table("docker");
+    let given = [!files.is_empty(), docker.is_some(), journald.is_some(), syslog.is_some()];
+    let given = given.into_iter().filter(|is_given| *is_given).count();
     if given != 1 {
-        let help = "write files = [\"/var/log/nginx/*.log\"], journald = { units = [\"ssh\"] } or syslog = \"udp://127.0.0.1:5514\"";
+        let help = "write files = [\"/var/log/nginx/*.log\"], docker = { containers = [\"web*\"] }, journald = { units = [\"ssh\"] } or syslog = \"udp://127.0.0.1:5514\"";
         let what = if given == 0 { "the source reads nothing" } else { "the source has several inputs" };
         problems.add(view.origin("name"), what, Some(help.to_owned()));
         return None;
@@ -208,6 +218,9 @@ fn input(view: &ConfigView<'_>, name: &str, problems: &mut ConfigProblems) -> Op
         let units = units.into_iter().map(|(unit, _)| unit.to_owned()).collect();
         return Some(SourceInput::Journal(JournalSelection { units, start, is_once: false }));
     }
+    if let Some(docker) = docker {
+        return containers(&docker, problems).map(|containers| SourceInput::Docker { containers, start });
+    }
     if files.len() > PATTERNS_MAX {
         problems.add(view.origin("files"), format!("there are more than {PATTERNS_MAX} patterns"), None);
     }
@@ -221,6 +234,25 @@ fn input(view: &ConfigView<'_>, name: &str, problems: &mut ConfigProblems) -> Op
         }
     }
     Some(SourceInput::Files { patterns, start })
+}
+
+/// The containers whose logs are read.
+fn containers(view: &ConfigView<'_>, problems: &mut ConfigProblems) -> Option<ContainerSelection> {
+    let names = view.strings("containers");
+    if names.len() > NAMES_MAX {
+        let what = format!("there are more than {NAMES_MAX} names of containers");
+        problems.add(view.origin("containers"), what, None);
+    }
+    let folder = view.str("directory").filter(|folder| !folder.is_empty());
+    let folder =
+        folder.map_or_else(|| PathBuf::from(DOCKER_FOLDER), |folder| beside(view, "directory", folder));
+    for (name, origin) in &names {
+        if let Err(error) = ContainerSelection::new(&folder, &[*name]) {
+            problems.add(origin, error.to_string(), Some("write names such as `web*`".to_owned()));
+        }
+    }
+    let names: Vec<&str> = names.into_iter().map(|(name, _)| name).collect();
+    ContainerSelection::new(&folder, &names).ok()
 }
 
 /// A port that is sent lines.
@@ -415,6 +447,10 @@ mod tests {
             let source = &plan.node.sources[0];
             let shown = match &source.input {
                 SourceInput::Files { patterns, start } => format!("{} {start:?}", patterns.len()),
+                SourceInput::Docker { containers, start } => {
+                    let names: Vec<&str> = containers.names().collect();
+                    format!("{} {} {start:?}", containers.folder().display(), names.join(" "))
+                }
                 SourceInput::Journal(selection) => selection.units.join(" "),
                 SourceInput::Syslog(syslog) => syslog.to_string(),
             };
@@ -422,6 +458,14 @@ mod tests {
         };
         check("files = ['/var/log/*.log', '/a']", "web files: 2 Beginning");
         check("files = ['/a']\nstart = 'end'\nzone = 'UTC+0200'", "web files: 1 End");
+        check(
+            "docker = { containers = ['web*', '/shop'] }",
+            "web docker: /var/lib/docker/containers web* shop Beginning",
+        );
+        check(
+            "docker = { directory = '/srv/containers' }\nstart = 'end'",
+            "web docker: /srv/containers  End",
+        );
         check("journald = {}", "web journald: ");
         check("journald = { units = ['ssh', 'nginx'] }", "web journald: ssh nginx");
         check("syslog = 'udp://127.0.0.1:0'", "web syslog: udp://127.0.0.1:0");
@@ -450,6 +494,8 @@ mod tests {
         };
         check("", "the source reads nothing");
         check("files = ['/a']\njournald = {}", "the source has several inputs");
+        check("files = ['/a']\ndocker = {}", "the source has several inputs");
+        check("docker = { containers = ['a/b'] }", "`a/b` is a path, and no name");
         check("files = ['/a/**/b']", "`**` is not known");
         check("files = ['/a']\nrate_max = 5", "`rate_max` does nothing where there is no `syslog`");
         check("files = ['/a']\nzone = 'Nowhere/X'", "there is no time zone");

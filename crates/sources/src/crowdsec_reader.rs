@@ -11,7 +11,7 @@ use logs::crowdsec::kept_buckets::KeptBuckets;
 use logs::crowdsec::pipeline::{CrowdsecPipeline, CrowdsecSelection};
 use logs::crowdsec::record::{CrowdsecLine, CrowdsecRecord};
 use logs::crowdsec::value::TextMap;
-use logs::envelope::journal;
+use logs::envelope::{docker, journal};
 use serde_json::{Map, Value};
 
 use crate::crowdsec_files;
@@ -30,6 +30,8 @@ pub struct CrowdsecReader {
     labels: Arc<TextMap>,
     /// The bits by which addresses are one.
     prefixes: PrefixLengths,
+    /// True if lines are those of Docker's `json-file`.
+    is_of_containers: bool,
 }
 
 impl CrowdsecReader {
@@ -59,7 +61,13 @@ impl CrowdsecReader {
         }
         let labels = TextMap::from([(Arc::from("type"), Arc::from(kind))]);
         let prefixes = PrefixLengths { v4: 32, v6: ipv6_prefix };
-        Ok(CrowdsecReader { pipeline, labels: Arc::new(labels), prefixes })
+        Ok(CrowdsecReader { pipeline, labels: Arc::new(labels), prefixes, is_of_containers: false })
+    }
+
+    /// Returns the reader for lines of Docker's `json-file`.
+    #[must_use]
+    pub fn of_containers(self, is_of_containers: bool) -> CrowdsecReader {
+        CrowdsecReader { is_of_containers, ..self }
     }
 
     /// The buckets as they are kept over a restart.
@@ -76,6 +84,8 @@ impl CrowdsecReader {
     pub fn read(&mut self, line: &[u8], place: LinePlace<'_>, now: Time) -> Option<Vec<Value>> {
         let is_journal = place.origin.as_ref() == JOURNAL_ORIGIN;
         let text = String::from_utf8_lossy(line);
+        let unwrapped = self.is_of_containers.then(|| docker(&text)).flatten();
+        let text = unwrapped.map_or(text, |line| line.text);
         let entry = is_journal.then(|| journal(&text)).flatten();
         // CrowdSec has the journal written as syslog.
         let raw = entry.map_or_else(
@@ -85,7 +95,11 @@ impl CrowdsecReader {
         let line = CrowdsecLine {
             raw,
             source: Arc::clone(place.origin),
-            module: Arc::from(if is_journal { "journalctl" } else { "file" }),
+            module: Arc::from(match (is_journal, self.is_of_containers) {
+                (true, _) => "journalctl",
+                (false, true) => "docker",
+                (false, false) => "file",
+            }),
             labels: Arc::clone(&self.labels),
         };
         let reading = self.pipeline.read(line, now.0.saturating_mul(NANOSECONDS));

@@ -15,6 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::SourceChunk;
+use crate::container_logs::{ContainerLogs, ContainerSelection};
 use crate::followed_file::{FollowedFile, identity};
 use crate::growth_watch::GrowthWatch;
 use crate::path_pattern::{PathPattern, is_compressed};
@@ -50,6 +51,7 @@ pub enum FileStart {
 /// Files that are followed.
 pub struct FileFollower {
     patterns: Vec<PathPattern>,
+    containers: Option<ContainerLogs>,
     start: FileStart,
     /// True if the first line of each file is a heading.
     is_headed: bool,
@@ -81,6 +83,7 @@ impl FileFollower {
     pub fn new(patterns: Vec<PathPattern>, start: FileStart, positions: SourcePositions) -> FileFollower {
         FileFollower {
             patterns,
+            containers: None,
             start,
             is_headed: false,
             positions,
@@ -100,6 +103,12 @@ impl FileFollower {
     #[must_use]
     pub fn of_headed(self, is_headed: bool) -> FileFollower {
         FileFollower { is_headed, ..self }
+    }
+
+    /// Returns the follower that also follows the logs of containers.
+    #[must_use]
+    pub fn of_containers(self, selection: ContainerSelection) -> FileFollower {
+        FileFollower { containers: Some(ContainerLogs::new(selection)), ..self }
     }
 
     /// The positions, as far as what was handed out is safe.
@@ -311,6 +320,7 @@ impl FileFollower {
             }
             wanted.extend(found.into_iter().take(left));
         }
+        self.scan_containers(&mut wanted);
         for path in wanted {
             match self.open.get_mut(&path) {
                 Some(followed) if path.exists() => followed.scans_without = 0,
@@ -335,6 +345,27 @@ impl FileFollower {
         });
         self.forget();
         self.is_first_scan = false;
+    }
+
+    /// Looks for logs of containers. Those of one that is now called otherwise are let go, and go on where they were if it comes back.
+    fn scan_containers(&mut self, wanted: &mut Vec<PathBuf>) {
+        let Some(containers) = &mut self.containers else { return };
+        let folder = containers.folder().to_owned();
+        let left = FILES_MAX.saturating_sub(wanted.len());
+        let (logs, problem) = match containers.expand(left + 1) {
+            Ok(found) => found,
+            Err(error) => {
+                self.problems.insert(folder, error.to_string());
+                return;
+            }
+        };
+        let too_many = || format!("there are more than {FILES_MAX} files: the others are not read");
+        match problem.or_else(|| (logs.len() > left).then(too_many)) {
+            Some(why) => _ = self.problems.insert(folder.clone(), why),
+            None => _ = self.problems.remove(&folder),
+        }
+        self.open.retain(|path, _| !path.starts_with(&folder) || logs.contains(path) || !path.exists());
+        wanted.extend(logs.into_iter().take(left));
     }
 
     /// Positions of files that have been gone for long are dropped when there are too many.
@@ -511,6 +542,49 @@ mod tests {
         of.check(&["a4", "c2"]);
         of.restart();
         of.check(&[]);
+    }
+
+    #[test]
+    fn logs_of_containers_are_followed_by_name() {
+        let mut of = FollowedFolder::new(&[]);
+        let describe = |of: &FollowedFolder, id: &str, name: &str| {
+            fs::create_dir_all(of.path(id)).unwrap();
+            fs::write(of.path(&format!("{id}/config.v2.json")), format!("{{\"Name\":\"/{name}\"}}")).unwrap();
+        };
+        let follow = |of: &FollowedFolder| {
+            let kept = of.follower.positions().clone();
+            let selection = ContainerSelection::new(of.parent.path(), &["web*"]).unwrap();
+            FileFollower::new(Vec::new(), FileStart::Beginning, kept).of_containers(selection)
+        };
+        describe(&of, "a", "web-1");
+        describe(&of, "b", "db-1");
+        of.append("a/a-json.log", "a1\n");
+        of.append("b/b-json.log", "b1\n");
+        of.follower = follow(&of);
+        of.check(&["a1"]);
+        // Another comes, a rotation, and a container under another name.
+        describe(&of, "c", "web-2");
+        of.append("c/c-json.log", "c1\n");
+        of.append("a/a-json.log", "a2\n");
+        of.rename("a/a-json.log", "a/a-json.log.1");
+        of.append("a/a-json.log", "a3\n");
+        describe(&of, "b", "web-renamed");
+        of.check(&["a2", "a3", "b1", "c1"]);
+        // What is called otherwise is let go, and goes on where it was.
+        describe(&of, "b", "db-once-more");
+        of.check(&[]);
+        of.append("b/b-json.log", "b2\n");
+        of.check(&[]);
+        describe(&of, "b", "web-3");
+        fs::remove_dir_all(of.path("c")).unwrap();
+        of.check(&["b2"]);
+        of.append("a/a-json.log", "a4\n");
+        of.follower = follow(&of);
+        of.check(&["a4"]);
+        assert!(of.follower.problems().is_empty(), "{:?}", of.follower.problems());
+        fs::remove_dir_all(of.parent.path()).unwrap();
+        of.check(&[]);
+        assert!(!of.follower.problems().is_empty());
     }
 
     #[test]

@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod container_logs;
 pub mod crowdsec_files;
 pub mod crowdsec_reader;
 pub mod file_follower;

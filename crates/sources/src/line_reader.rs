@@ -42,12 +42,15 @@ pub enum SourceEnvelope {
     Plain,
     /// Messages of syslog.
     Syslog,
+    /// Lines of Docker's `json-file`.
+    Docker,
 }
 
 /// A reader of the lines of one source, which may have several origins.
 pub struct SourceLineReader {
     format: SourceLineFormat,
     zone: TimeZone,
+    envelope: SourceEnvelope,
     /// The forms of dates in heads of syslog, where lines have such heads.
     dates: Option<DateDetector>,
     /// The memory of earlier lines, by origin.
@@ -79,14 +82,15 @@ pub enum ReadLine {
 impl SourceLineReader {
     /// A reader of lines in a format. The zone is that of times that name none.
     pub fn new(format: SourceLineFormat, zone: TimeZone) -> SourceLineReader {
-        SourceLineReader { format, zone, dates: None, streams: BTreeMap::new() }
+        let envelope = SourceEnvelope::Plain;
+        SourceLineReader { format, zone, envelope, dates: None, streams: BTreeMap::new() }
     }
 
     /// Returns this reader for lines in an envelope.
     #[must_use]
     pub fn in_envelope(self, envelope: SourceEnvelope) -> SourceLineReader {
         let dates = (envelope == SourceEnvelope::Syslog).then(|| DateDetector::new(&[]).ok()).flatten();
-        SourceLineReader { dates, ..self }
+        SourceLineReader { envelope, dates, ..self }
     }
 
     /// Returns true if lines are read by patterns.
@@ -169,6 +173,9 @@ impl SourceLineReader {
         let text = String::from_utf8_lossy(line);
         if place.origin.as_ref() == JOURNAL_ORIGIN {
             return envelope::journal(&text).map(|entry| entry.text.into_owned());
+        }
+        if self.envelope == SourceEnvelope::Docker {
+            return envelope::docker(&text).map(|line| line.text.into_owned());
         }
         let Some(dates) = self.dates.as_ref() else { return self.of_container(&text) };
         let context = DateContext { now, zone: self.zone.clone() };
@@ -377,6 +384,8 @@ mod tests {
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         check(&mut reader, "/var/log/containers/a.log", &lines, &["n /a"; 2]);
         let mut reader = SourceLineReader::new(SourceLineFormat::Ndjson, TimeZone::UTC);
+        reader = reader.in_envelope(SourceEnvelope::Docker);
+        check(&mut reader, "s", &[r#"{"log":"{\"a\":1}\n","stream":"stdout"}"#], &[r#"{"a":1,"id":"n"}"#]);
         reader = reader.in_envelope(SourceEnvelope::Syslog);
         check(&mut reader, "s", &[r#"<1>Dec  8 13:59:39 host app: {"a":1}"#], &[r#"{"a":1,"id":"n"}"#]);
     }

@@ -54,6 +54,17 @@ impl PathPattern {
         Ok(PathPattern { text: text.to_owned() })
     }
 
+    /// Reads a pattern of a single name.
+    ///
+    /// # Errors
+    /// As [`PathPattern::new`], and if it has a slash.
+    pub fn of_name(text: &str) -> Result<PathPattern, PathPatternError> {
+        match text.contains('/') {
+            true => Err(PathPatternError(format!("`{text}` is a path, and no name"))),
+            false => PathPattern::new(text),
+        }
+    }
+
     /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.text
@@ -123,7 +134,7 @@ pub(crate) fn is_compressed(path: &Path) -> bool {
 
 /// Returns true if a name matches. A star that matched too little is the only place to come back to, so the cost is at most
 /// the product of both lengths.
-fn is_match(pattern: &[u8], name: &[u8]) -> bool {
+pub(crate) fn is_match(pattern: &[u8], name: &[u8]) -> bool {
     if name.starts_with(b".") && !pattern.starts_with(b".") {
         return false;
     }

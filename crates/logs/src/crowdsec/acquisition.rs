@@ -19,6 +19,8 @@ pub struct CrowdsecSource {
     pub files: Vec<PlacedText>,
     /// Matches of the journal, if it is read instead of files.
     pub journal: Option<Vec<PlacedText>>,
+    /// Names of Docker's containers, if their logs are read instead.
+    pub containers: Option<Vec<PlacedText>>,
     /// The `type` that parsers know it by.
     pub kind: String,
     /// The file that it stands in, and the line.
@@ -34,9 +36,10 @@ impl CrowdsecSource {
 }
 
 /// Settings that are taken.
-const TAKEN: [&str; 5] = ["source", "filename", "filenames", "journalctl_filter", "labels"];
+const TAKEN: [&str; 6] = ["source", "filename", "filenames", "journalctl_filter", "container_name", "labels"];
 /// Settings that change nothing about which lines are read.
-const HARMLESS: [&str; 7] = [
+const HARMLESS: [&str; 8] = [
+    "check_interval",
     "name",
     "unique_id",
     "log_level",
@@ -76,9 +79,11 @@ fn source(
     };
     let mut paths = texts("filenames");
     paths.extend(texts("filename"));
-    let journal = match document.text_of("source") {
-        None | Some("file") if !paths.is_empty() => None,
-        Some("journalctl") => Some(texts("journalctl_filter")),
+    let containers = texts("container_name");
+    let (journal, containers) = match document.text_of("source") {
+        None | Some("file") if !paths.is_empty() => (None, None),
+        Some("journalctl") => (Some(texts("journalctl_filter")), None),
+        Some("docker") if !containers.is_empty() => (None, Some(containers)),
         kind => {
             refuse(document.line, format!("the source `{}` is not followed", kind.unwrap_or("file")));
             return None;
@@ -99,12 +104,12 @@ fn source(
     if kind.is_none() {
         refuse(document.line, "there is no label `type`: lines are read as `syslog`".to_owned());
     }
-    if journal.is_some() && !paths.is_empty() {
-        refuse(document.line, "files beside the journal are not read".to_owned());
+    if (journal.is_some() || containers.is_some()) && !paths.is_empty() {
+        refuse(document.line, "files beside the journal or containers are not read".to_owned());
         paths.clear();
     }
     let (kind, file) = (kind.unwrap_or("syslog").to_owned(), path.to_owned());
-    Some(CrowdsecSource { files: paths, journal, kind, file, line: document.line })
+    Some(CrowdsecSource { files: paths, journal, containers, kind, file, line: document.line })
 }
 
 #[cfg(test)]
@@ -115,14 +120,15 @@ mod tests {
     fn what_is_not_taken_is_named_with_its_line() {
         let text = "filenames:\n - /var/log/a.log\n - /var/log/b*.log\nexclude_regexps:\n - '^x'\nlog_level: info\n\
             labels:\n  type: nginx\n  zone: dmz\n---\nsource: journalctl\njournalctl_filter:\n - _SYSTEMD_UNIT=ssh.service\n---\n\
-            filename: /var/log/c.log\nmode: cat\nlabels:\n  type: syslog\n---\nsource: kinesis\n";
+            filename: /var/log/c.log\nmode: cat\nlabels:\n  type: syslog\n---\nsource: kinesis\n---\nsource: docker\n\
+            container_name:\n - web\ncontainer_name_regexp:\n - w.*\nlabels:\n  type: nginx\n";
         let files = CrowdsecFiles([("acquis.d/a.yaml".to_owned(), text.to_owned())].into());
         let mut problems = Vec::new();
         let sources = sources(&files, &mut problems);
         let shown: Vec<String> = sources
             .iter()
             .map(|source| {
-                let texts = source.journal.as_ref().unwrap_or(&source.files);
+                let texts = source.journal.as_ref().or(source.containers.as_ref()).unwrap_or(&source.files);
                 let texts: Vec<String> = texts.iter().map(|it| format!("{}:{}", it.line, it.text)).collect();
                 format!("{} {} {}", source.kind, source.journal.is_some(), texts.join(" "))
             })
@@ -133,6 +139,7 @@ mod tests {
                 "nginx false 2:/var/log/a.log 3:/var/log/b*.log",
                 "syslog true 13:_SYSTEMD_UNIT=ssh.service",
                 "syslog false 15:/var/log/c.log",
+                "nginx false 24:web",
             ]
         );
         let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
@@ -144,6 +151,7 @@ mod tests {
                 "acquis.d/a.yaml:11: there is no label `type`: lines are read as `syslog`",
                 "acquis.d/a.yaml:16: `mode` is not taken",
                 "acquis.d/a.yaml:20: the source `kinesis` is not followed",
+                "acquis.d/a.yaml:26: `container_name_regexp` is not taken",
             ]
         );
     }

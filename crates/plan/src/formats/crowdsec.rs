@@ -10,6 +10,7 @@ use logs::crowdsec::pipeline::{CrowdsecPipeline, CrowdsecSelection};
 use logs::crowdsec::profile::{self, CrowdsecProfile, ProfileDecision};
 use logs::crowdsec::scenario::CrowdsecScenario;
 use logs::crowdsec::{CrowdsecFiles, CrowdsecProblem};
+use sources::container_logs::NAMES_MAX;
 use sources::journal_follower::UNITS_MAX;
 use sources::path_pattern::PathPattern;
 
@@ -224,8 +225,26 @@ fn source_table(
     // CrowdSec follows logs from their end.
     let mut text =
         format!("\n[[source]]\nname = \"crowdsec{number}\"\npipeline = \"crowdsec\"\nstart = \"end\"\n");
-    match &source.journal {
-        Some(matches) => {
+    match (&source.journal, &source.containers) {
+        (_, Some(containers)) => {
+            let mut names = Vec::new();
+            for PlacedText { text, line } in containers {
+                let message = match PathPattern::of_name(text) {
+                    Ok(_) if names.len() < NAMES_MAX => {
+                        names.push(quoted(text));
+                        continue;
+                    }
+                    Ok(_) => format!("more than {NAMES_MAX} containers of a source: `{text}` is not read"),
+                    Err(error) => format!("`{text}`: {error}"),
+                };
+                left.insert(source.problem(*line, message).to_string());
+            }
+            if names.is_empty() {
+                return None;
+            }
+            let _ = writeln!(text, "docker = {{ containers = [{}] }}", names.join(", "));
+        }
+        (Some(matches), None) => {
             let mut units = Vec::new();
             for PlacedText { text, line } in matches {
                 let message = match text.trim().strip_prefix("_SYSTEMD_UNIT=") {
@@ -243,7 +262,7 @@ fn source_table(
                 false => writeln!(text, "journald = {{ units = [{}] }}", units.join(", ")),
             };
         }
-        None => {
+        (None, None) => {
             let mut files = Vec::new();
             for PlacedText { text, line } in &source.files {
                 let message = match PathPattern::new(text) {

@@ -11,12 +11,28 @@ const JOURNALD: &[SettingSpec] = &[setting(
     "Units to read, such as `ssh`. Default: all",
 )];
 
+/// The settings of a source that is the logs of containers.
+const DOCKER: &[SettingSpec] = &[
+    setting(
+        "containers",
+        SettingType::List(&SettingType::Text),
+        None,
+        "Names of containers; `*`, `?` and `[a-z]` match. Default: all",
+    ),
+    setting(
+        "directory",
+        SettingType::Text,
+        None,
+        "Folder of the containers. Default: `/var/lib/docker/containers`",
+    ),
+];
+
 pub(super) const SOURCE: Section = Section {
     name: "source",
     form: SectionForm::List("name"),
     node: true,
-    doc: "Lines that the server reads itself, from exactly one of `files`, `journald` and `syslog`. See \
-        [sources.md](../guides/sources.md).",
+    doc: "Lines that the server reads itself, from exactly one of `files`, `docker`, `journald` and \
+        `syslog`. See [sources.md](../guides/sources.md).",
     settings: &[
         required("name", SettingType::Name, "Name in the log, in metrics and at `/v1/sources`"),
         setting(
@@ -25,6 +41,12 @@ pub(super) const SOURCE: Section = Section {
             Some("[]"),
             "Files to follow; `*`, `?` and `[a-z]` match within one name. Rotated files are read to their \
             end; compressed ones are skipped",
+        ),
+        setting(
+            "docker",
+            SettingType::Table(DOCKER),
+            None,
+            "Logs of Docker's containers (`json-file`) by the containers' names; `{}` for all",
         ),
         setting(
             "journald",
@@ -91,13 +113,13 @@ pub(super) const SOURCE: Section = Section {
             SettingType::Choice(&logs::log_stream::LogEnvelope::NAMES),
             None,
             "Wrapping of lines for `input = \"log\"`, instead of `[log]`'s: `docker` or `cri` for containers. \
-            Default: that of `journald` and `syslog`, else `[log]`'s",
+            Default: that of `docker`, `journald` and `syslog`, else `[log]`'s",
         ),
         setting(
             "start",
             SettingType::Choice(&["beginning", "end"]),
             Some("\"beginning\""),
-            "Where a new source starts in files and the journal",
+            "Where a new source starts in files, containers and the journal",
         ),
         setting(
             "clients",

@@ -177,14 +177,13 @@ fn open_crowdsec(
     for told in &told {
         tracing::warn!(source = plan.name, "not taken: {told}");
     }
-    reader
+    reader.map(|reader| reader.of_containers(matches!(plan.input, SourceInput::Docker { .. })))
 }
 
 /// The reader of a source's lines.
 fn reader(plan: &SourcePlan, pipeline: &Pipeline) -> Result<SourceLineReader, String> {
     let own = plan.zone.as_deref().and_then(zone);
     let zone = own.unwrap_or_else(machine_zone);
-    let is_syslog = matches!(plan.input, SourceInput::Syslog(_));
     let format = match (&plan.csv, pipeline.input, pipeline.log()) {
         (Some(columns), ..) => SourceLineFormat::Csv(columns.clone()),
         (None, PipelineInput::Log, Some(settings)) => {
@@ -196,6 +195,7 @@ fn reader(plan: &SourcePlan, pipeline: &Pipeline) -> Result<SourceLineReader, St
                 settings.envelope = match plan.input {
                     SourceInput::Journal(_) => LogEnvelope::Journal,
                     SourceInput::Syslog(_) => LogEnvelope::Syslog,
+                    SourceInput::Docker { .. } => LogEnvelope::Docker,
                     SourceInput::Files { .. } => LogEnvelope::Lines,
                 };
             }
@@ -207,6 +207,10 @@ fn reader(plan: &SourcePlan, pipeline: &Pipeline) -> Result<SourceLineReader, St
         }
         (None, ..) => SourceLineFormat::Ndjson,
     };
-    let envelope = if is_syslog { SourceEnvelope::Syslog } else { SourceEnvelope::Plain };
+    let envelope = match plan.input {
+        SourceInput::Syslog(_) => SourceEnvelope::Syslog,
+        SourceInput::Docker { .. } => SourceEnvelope::Docker,
+        SourceInput::Files { .. } | SourceInput::Journal(_) => SourceEnvelope::Plain,
+    };
     Ok(SourceLineReader::new(format, zone).in_envelope(envelope))
 }

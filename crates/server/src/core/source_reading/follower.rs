@@ -130,6 +130,12 @@ impl SourceTask {
                 let files = FileFollower::new(patterns.clone(), start, kept.unwrap_or_default());
                 OpenInput::Files(Box::new(files.of_headed(reader.is_headed())))
             }
+            SourceInput::Docker { containers, start } => {
+                let start = if kept.is_some() { Default::default() } else { *start };
+                let files = FileFollower::new(Vec::new(), start, kept.unwrap_or_default());
+                let files = files.of_containers(containers.clone());
+                OpenInput::Files(Box::new(files.of_headed(reader.is_headed())))
+            }
             SourceInput::Journal(selection) => {
                 let cursor = kept.and_then(|kept| kept.cursor);
                 OpenInput::Journal(Box::new(JournalFollower::new(selection.clone(), cursor)))
