@@ -12,6 +12,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::envelope::EnvelopedLine;
 use crate::log_reader::LINE_BYTES_MAX;
 
@@ -33,6 +35,29 @@ const NAME_BYTES_MAX: usize = 64;
 const VALUE_BYTES_MAX: u64 = 768 << 20;
 /// Bytes that say how long a value is.
 const LENGTH_BYTES: usize = 8;
+
+/// A reader's state, as it is kept over a restart.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct KeptJournalEntry {
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    fields: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    open: Option<KeptJournalValue>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_in_entry: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_behind_entry: bool,
+}
+
+/// A value that has not ended, as it is kept.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct KeptJournalValue {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    bytes: Vec<u8>,
+    came: u64,
+}
 
 /// A value of bytes that has not ended.
 #[derive(Debug)]
@@ -103,6 +128,38 @@ impl JournalExportReader {
         *self = JournalExportReader::default();
     }
 
+    /// The state as it is kept over a restart.
+    pub(crate) fn kept(&self) -> KeptJournalEntry {
+        // Values are shown as texts, so texts are enough.
+        let fields = self.entry.iter();
+        let fields =
+            fields.map(|(name, value)| ((*name).to_owned(), String::from_utf8_lossy(value).into_owned()));
+        let open = self.open.as_ref().map(|open| KeptJournalValue {
+            name: open.name.map(str::to_owned),
+            bytes: open.bytes.clone(),
+            came: open.came,
+        });
+        let (is_in_entry, is_behind_entry) = (self.is_in_entry, self.is_behind_entry);
+        KeptJournalEntry { fields: fields.collect(), open, is_in_entry, is_behind_entry }
+    }
+
+    /// Goes on with a state that was kept.
+    pub(crate) fn restore(kept: KeptJournalEntry) -> JournalExportReader {
+        let known = |name: &str| KEPT.into_iter().find(|known| *known == name);
+        let open = kept.open.map(|open| {
+            let mut bytes = open.bytes;
+            bytes.truncate(LENGTH_BYTES + LINE_BYTES_MAX);
+            OpenValue { name: open.name.as_deref().and_then(known), bytes, came: open.came }
+        });
+        let (is_in_entry, is_behind_entry) = (kept.is_in_entry, kept.is_behind_entry);
+        let mut reader =
+            JournalExportReader { open, is_in_entry, is_behind_entry, ..JournalExportReader::default() };
+        for (name, value) in kept.fields {
+            reader.keep(known(&name), value.into_bytes());
+        }
+        reader
+    }
+
     fn keep(&mut self, name: Option<&'static str>, mut value: Vec<u8>) {
         if let Some(name) = name {
             value.truncate(LINE_BYTES_MAX);
@@ -157,10 +214,24 @@ mod tests {
         [name.as_bytes(), b"\n", &length, value, b"\n"].concat()
     }
 
+    /// The entries of an export. They are the same with a restart after each line.
     fn read(raw: &[u8]) -> Vec<String> {
+        let found = read_with(raw, false);
+        assert_eq!(read_with(raw, true), found, "{raw:?}");
+        found
+    }
+
+    fn read_with(raw: &[u8], restarts: bool) -> Vec<String> {
         let mut reader = JournalExportReader::default();
-        let lines = raw.split_inclusive(|byte| *byte == b'\n');
-        lines.filter_map(|line| reader.read(line)).map(|line| line.as_short()).collect()
+        let mut found = Vec::new();
+        for line in raw.split_inclusive(|byte| *byte == b'\n') {
+            if restarts {
+                let kept = serde_json::to_string(&reader.kept()).expect("text");
+                reader = JournalExportReader::restore(serde_json::from_str(&kept).expect("state"));
+            }
+            found.extend(reader.read(line).map(|line| line.as_short()));
+        }
+        found
     }
 
     const HEAD: &[u8] = b"__CURSOR=s=1;i=2\n__REALTIME_TIMESTAMP=1106513999000000\n_HOSTNAME=h\nSYSLOG_IDENTIFIER=x\n_PID=7\n";

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use event::{Event, Time, Value};
 use jiff::tz::{Offset, TimeZone};
+use serde::{Deserialize, Serialize};
 
 use crate::date::{DateContext, zone_offset};
 use crate::envelope;
 use crate::fail2ban::tag;
-use crate::journal_export::JournalExportReader;
+use crate::journal_export::{JournalExportReader, KeptJournalEntry};
 use crate::log_reader::{LineReading, LogEvent, LogLineReader, LogLineState, LogPatternError, LogPatterns};
 use crate::log_record::{LogFieldMap, LogLineFormat, StructuredLine};
 
@@ -139,6 +140,18 @@ pub struct LogStream {
     export: JournalExportReader,
 }
 
+/// The part of a source's memory that is kept over a restart: what has begun and not ended.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct KeptStream {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    part: String,
+    export: KeptJournalEntry,
+}
+
+/// Most bytes of what is kept.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
 /// A line that was read.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StreamLine {
@@ -169,6 +182,20 @@ impl LogStream {
     /// Returns true if every byte of a line means something, and so do empty lines.
     pub fn minds_blanks(&self) -> bool {
         self.envelope == LogEnvelope::JournalExport
+    }
+
+    /// Returns what has begun and not ended, as it is kept with the position behind the last line; `None` if nothing has, or too much.
+    pub fn kept(&self) -> Option<String> {
+        let kept = KeptStream { part: self.part.clone(), export: self.export.kept() };
+        let text = (kept != KeptStream::default()).then(|| serde_json::to_string(&kept).ok()).flatten();
+        text.filter(|text| text.len() <= KEPT_BYTES_MAX)
+    }
+
+    /// Goes on with what was kept. Of another text nothing is taken.
+    pub fn restore(&mut self, kept: &str) {
+        let Ok(KeptStream { part, export }) = serde_json::from_str(kept) else { return };
+        self.part = part;
+        self.export = JournalExportReader::restore(export);
     }
 
     /// Notes that a line was passed over because it is too long.

@@ -140,7 +140,13 @@ impl SourceLineReader {
             if self.streams.len() >= ORIGINS_MAX && !self.streams.contains_key(place.origin) {
                 self.streams.clear();
             }
-            let stream = self.streams.entry(Arc::clone(place.origin)).or_insert_with(|| first.another());
+            let stream = self.streams.entry(Arc::clone(place.origin)).or_insert_with(|| {
+                let mut stream = first.another();
+                if let Some(kept) = head {
+                    stream.restore(kept);
+                }
+                stream
+            });
             return Ok(match stream.read(line, now) {
                 StreamLine::Event(event) => named(*event, place),
                 StreamLine::Silent => ReadLine::Silent,
@@ -165,6 +171,15 @@ impl SourceLineReader {
             SourceLineFormat::AccessLog(None) | SourceLineFormat::Log(_) => {
                 access_log(line, place, head, &self.zone)
             }
+        }
+    }
+
+    /// Returns the heading that holds behind the last line of an origin, to be kept with its position: with patterns that is what
+    /// has begun there and not ended.
+    pub fn head_behind(&self, origin: &Arc<str>, head: Option<String>) -> Option<String> {
+        match &self.format {
+            SourceLineFormat::Log(_) => self.streams.get(origin).and_then(LogStream::kept),
+            _ => head,
         }
     }
 
@@ -361,6 +376,55 @@ mod tests {
         check(&mut reader, "journal", &entry, &["silent", "silent", "n "]);
         let plain = SourceLineReader::new(SourceLineFormat::AccessLog(None), TimeZone::UTC);
         assert_eq!((plain.trimmed(b" \n"), plain.trimmed(b" a \n")), (None, Some(b"a".as_slice())));
+    }
+
+    /// An entry that is half read when the program ends is whole after it: each line is read by a reader of its own.
+    #[test]
+    fn what_has_begun_is_kept_with_the_position() {
+        let patterns = logs::log_reader::LogPatterns {
+            patterns: vec!["failed from <HOST>$".to_owned()],
+            ..Default::default()
+        };
+        let (origin, now) = (Arc::from("export"), "2012-08-16T10:00:00Z".parse().unwrap());
+        let check = |envelope: logs::log_stream::LogEnvelope, lines: &[&[u8]], expected: &str| {
+            let settings =
+                logs::log_stream::LogSettings { patterns: patterns.clone(), envelope, ..Default::default() };
+            let (mut head, mut found) = (None, Vec::new());
+            for line in lines {
+                let stream = settings.open(TimeZone::UTC).unwrap();
+                let mut reader =
+                    SourceLineReader::new(SourceLineFormat::Log(Box::new(stream)), TimeZone::UTC);
+                let place = LinePlace { origin: &origin, name: None };
+                if let Ok(ReadLine::Event(event)) = reader.read(line, place, &mut head, now) {
+                    found.push(event.get("log.ip").map(ToString::to_string).unwrap_or_default());
+                }
+                head = reader.head_behind(&origin, head);
+            }
+            assert_eq!((found.join(" "), head.is_some()), (expected.to_owned(), envelope.name() != "cri"));
+        };
+        let message = b"failed from 192.0.2.2";
+        let length = (message.len() as u64).to_le_bytes();
+        let binary = [length.as_slice(), message, b"\n"].concat();
+        check(
+            logs::log_stream::LogEnvelope::JournalExport,
+            &[
+                b"__CURSOR=s=1\n",
+                b"_HOSTNAME=h\n",
+                b"MESSAGE=failed from 192.0.2.1\n",
+                b"\n",
+                b"__CURSOR=s=2\n",
+                b"MESSAGE\n",
+                &binary,
+                b"\n",
+                b"__CURSOR=s=3\n",
+            ],
+            "192.0.2.1 192.0.2.2",
+        );
+        check(
+            logs::log_stream::LogEnvelope::Cri,
+            &[b"2012-08-16T09:00:00Z stdout P failed from", b"2012-08-16T09:00:00Z stdout F  192.0.2.3"],
+            "192.0.2.3",
+        );
     }
 
     #[test]

@@ -385,7 +385,8 @@ mod tests {
         let scenarios = [scenario("quiet", false), scenario("crawl", true)].join("---\n");
         let files: String = (0..=FILES_MAX).map(|number| format!(" - /x{number}\n")).collect();
         let acquisition = format!(
-            "filenames:\n - /a/**/b\n{files}labels:\n  type: x\n---\nsource: journalctl\njournalctl_filter:\n - _UID=0\nlabels:\n  type: x\n"
+            "filenames:\n - /a/**/b\n{files}labels:\n  type: x\n---\nsource: journalctl\njournalctl_filter:\n - _UID=0\nlabels:\n  type: x\n\
+             ---\nsource: docker\ncontainer_name:\n - web\n - a/b\nlabels:\n  type: x\n"
         );
         let profiles = "name: a\nfilters:\n - Alert.GetScenario() contains 'quiet'\ndecisions:\n - type: ban\n---\nname: b\nfilters:\n - Alert.GetScenario() contains 'quiet'\ndecisions:\n - type: shout\n";
         let files = [
@@ -394,7 +395,9 @@ mod tests {
             ("acquis.yaml", &acquisition),
         ];
         let files = CrowdsecFiles(files.map(|(path, text)| (path.to_owned(), text.to_owned())).into());
-        let left = read(&files, CrowdsecDataFiles::default(), "/etc/crowdsec", IPV6_PREFIX).left;
+        let import = read(&files, CrowdsecDataFiles::default(), "/etc/crowdsec", IPV6_PREFIX);
+        assert!(import.text.contains("docker = { containers = [\"web\"] }"), "{}", import.text);
+        let left = import.left;
         let last = 3 + FILES_MAX;
         for expected in [
             "scenarios/s.yaml:7: no profile decides about `me/crawl`; it is reported, not banned".to_owned(),
@@ -403,6 +406,7 @@ mod tests {
                 "acquis.yaml:{last}: more than {FILES_MAX} files of a source: `/x{FILES_MAX}` is not read"
             ),
             format!("acquis.yaml:{}: `_UID=0` is no unit, and not taken", last + 6),
+            format!("acquis.yaml:{}: `a/b`: `a/b` is a path, and no name", last + 13),
         ] {
             assert!(left.contains(&expected), "{expected}\n{left:#?}");
         }

@@ -379,6 +379,30 @@ fn lines_that_no_pattern_reads_are_told_by_file() {
     assert!(ran.stdout.contains("a.log: odd\n") && ran.stdout.contains("b.log: odder\n"), "{}", ran.stdout);
 }
 
+/// An entry of the journal's export that is half written when `follow` ends is whole after its next start.
+#[test]
+fn an_entry_that_is_half_read_is_kept_with_the_position() {
+    let data = Data::new(&["web"]);
+    let door = "name = 'door'\nspace = 7\ninput = 'log'\n[log]\nenvelope = 'journal-export'\npatterns = ['wrong code from <HOST>$']\n";
+    fs::write(data.path().join("door.toml"), door).unwrap();
+    let config = data.path().join("tollhouse.toml");
+    let text = fs::read_to_string(&config).unwrap() + "\n[node]\npipelines = ['door.toml']\n";
+    fs::write(&config, text).unwrap();
+    let server = Server::start(&data.path(), &[]);
+    let (file, position) = (data.file("export", ""), data.file("position", "{\"files\":{}}"));
+    let follow =
+        ["follow", "--server", &server.url, "--pipeline", "door", "--once", "--position", &position, &file];
+    let entry = "__CURSOR=s=1\n_HOSTNAME=h\nMESSAGE=wrong code from 192.0.2.7\n\n";
+    let mut written = 0;
+    for (number, events) in [(13, 0), (entry.len() - 1, 0), (entry.len(), 1)] {
+        let mut log = fs::OpenOptions::new().append(true).open(&file).unwrap();
+        log.write_all(&entry.as_bytes()[written..number]).unwrap();
+        written = number;
+        let ran = run(follow, "").expect(0);
+        assert!(ran.stderr.contains(&format!("{events} events, 0 lines")), "{number}: {}", ran.stderr);
+    }
+}
+
 #[test]
 fn columns_and_zones_are_said_on_the_command_line() {
     let data = Data::new(&["web"]);

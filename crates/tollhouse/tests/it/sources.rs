@@ -98,6 +98,39 @@ fn files_are_read_whole_though_the_server_is_killed() {
     assert_eq!(seen(&server), sent + 1);
 }
 
+/// Containers are known by their names, also those that start later; nobody else's lines are read.
+#[test]
+fn logs_of_containers_are_read_by_name() {
+    let parent = tempfile::tempdir().unwrap();
+    let write = |id: &str, name: &str, text: &str| {
+        let folder = parent.path().join(id);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("config.v2.json"), format!("{{\"Name\":\"/{name}\"}}")).unwrap();
+        let entry = serde_json::json!({"log": text, "stream": "stdout", "time": "2026-05-17T09:00:00Z"});
+        append(&folder.join(format!("{id}-json.log")), &format!("{entry}\n"));
+    };
+    write("a1", "web-1", &line(1, "a"));
+    write("b2", "database", &line(2, "b"));
+    let docker = format!("docker = {{ containers = ['web-*'], directory = '{}' }}", parent.path().display());
+    let data = data_with(&docker);
+    let server = Server::start(&data.path(), &[]);
+    wait(&server, 1);
+    write("c3", "web-2", &line(3, "c"));
+    write("a1", "web-1", &line(4, "d"));
+    wait(&server, 3);
+    let told = status(&server);
+    assert_eq!(
+        (&told["kind"], &told["lines"], &told["bad"]),
+        (&"docker".into(), &3.into(), &0.into()),
+        "{told}"
+    );
+    assert_eq!(server.end(Signal::TERM), Some(0));
+    write("a1", "web-1", &line(5, "e"));
+    let server = Server::start(&data.path(), &[]);
+    wait(&server, 4);
+    wait_until("one line", || status(&server)["lines"] == 1);
+}
+
 #[test]
 fn a_source_that_cannot_be_read_says_so_and_goes_on_later() {
     let parent = tempfile::tempdir().unwrap();

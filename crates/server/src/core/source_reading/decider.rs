@@ -146,6 +146,9 @@ impl SourceReader {
                 }
             }
         }
+        if let SourceLines::Lines(lines) = &self.lines {
+            head = lines.head_behind(&chunk.origin, head);
+        }
         ReadChunk { events, head }
     }
 

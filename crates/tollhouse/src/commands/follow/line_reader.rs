@@ -105,6 +105,14 @@ impl LineReader {
         matches!(self, LineReader::Lines(reader) if reader.is_headed())
     }
 
+    /// Returns the heading that holds behind the last line of an origin, to be kept with its position.
+    pub(super) fn head_behind(&self, origin: &Arc<str>, head: Option<String>) -> Option<String> {
+        match self {
+            LineReader::Lines(reader) => reader.head_behind(origin, head),
+            LineReader::Crowdsec(_) => head,
+        }
+    }
+
     /// Returns true if lines are read by patterns.
     pub(super) fn is_log(&self) -> bool {
         match self {

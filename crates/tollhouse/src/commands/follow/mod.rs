@@ -605,7 +605,7 @@ impl Follower<'_> {
             }
         }
         self.out.flush()?;
-        Ok(head)
+        Ok(self.lines.head_behind(&origin, head))
     }
 
     /// Has a batch decided, behind whose lines this position is. Waits until there is room for it, and returns the positions
