@@ -57,7 +57,7 @@ impl PathPattern {
     /// Reads a pattern of a single name.
     ///
     /// # Errors
-    /// As [`PathPattern::new`], and if it has a slash.
+    /// If it has a slash, or is no pattern for [`PathPattern::new`].
     pub fn of_name(text: &str) -> Result<PathPattern, PathPatternError> {
         match text.contains('/') {
             true => Err(PathPatternError(format!("`{text}` is a path, and no name"))),

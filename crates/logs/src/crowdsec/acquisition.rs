@@ -23,8 +23,9 @@ pub struct CrowdsecSource {
     pub containers: Option<Vec<PlacedText>>,
     /// The `type` that parsers know it by.
     pub kind: String,
-    /// The file that it stands in, and the line.
+    /// The file that it stands in.
     pub file: String,
+    /// The line, from 1.
     pub line: usize,
 }
 

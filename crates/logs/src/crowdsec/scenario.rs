@@ -39,8 +39,9 @@ pub(crate) struct BayesianCondition {
 pub struct CrowdsecScenario {
     /// The name, with its author.
     pub name: Arc<str>,
-    /// The file that it stands in, and the line.
+    /// The file that it stands in.
     pub file: Arc<str>,
+    /// The line in the file, from 1.
     pub line: usize,
     /// The kind of its buckets.
     pub kind: ScenarioKind,

@@ -574,7 +574,7 @@ mod tests {
         );
     }
 
-    /// Who has a /64 does not walk around a ban.
+    /// A /64 is no way around a ban.
     #[test]
     fn addresses_of_ipv6_count_by_their_network() {
         let jail = files(
