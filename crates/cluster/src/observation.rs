@@ -310,10 +310,10 @@ impl CallShard<'_> {
         let last = told.times.map(|(_, last)| last);
         let context = ObservationContext { time, last, values, origin, sightings };
         match plan.change(add, &context) {
-            // What is given back depends on what is there, bucket by bucket.
-            StatisticChange::GiveBack { now, amount, taken } => {
+            // What is given back or cleared depends on what is there, bucket by bucket.
+            change @ (StatisticChange::GiveBack { .. } | StatisticChange::Clear(_)) => {
                 let (_, words) = self.look(id, planned, room);
-                for op in given_back(plan, words, now, amount, taken) {
+                if let Some(op) = taken_back(plan, words, &change) {
                     self.add(id, planned, op);
                 }
             }
@@ -391,23 +391,21 @@ fn kept(time: Time) -> Time {
     time.clamp(Time(-TIME_MAX.0), TIME_MAX)
 }
 
-/// Returns what giving back adds to the counter of what was given back, bucket by bucket.
-fn given_back(
-    plan: &CellPlan,
-    words: &[u64],
-    now: Time,
-    amount: u64,
-    at: Option<Time>,
-) -> Vec<CellOperation> {
-    let mut after = words.to_vec();
-    plan.give_back(&mut after, now, amount, at);
-    let Some(first) = plan.first(words) else { return Vec::new() };
-    let count = |counts: &[u64]| counts.get(1).copied().unwrap_or(0);
-    let (before, after) = (plan.rows(words), plan.rows(&after));
-    let more = before.iter().zip(&after).filter_map(|(before, after)| {
-        let amount = count(&after.counts).saturating_sub(count(&before.counts));
-        // Something was taken in that bucket, so this is a time in it and among those that the cell has seen.
-        (amount > 0).then(|| CellOperation::Counters(before.start.max(first), [(1, amount)].into()))
-    });
-    more.collect()
+/// Returns what a change that goes by what is there adds to the counters of what was taken back: a cell that has seen as much of
+/// each bucket. `None` if it is nothing.
+fn taken_back(plan: &CellPlan, words: &[u64], change: &StatisticChange<'_>) -> Option<CellOperation> {
+    let first = plan.first(words)?;
+    let (mut after, mut more) = (words.to_vec(), Vec::new());
+    plan.apply(&mut after, change);
+    // Both have the same buckets: only of those that hold something is anything taken back.
+    for (before, after) in plan.rows(words).iter().zip(&plan.rows(&after)) {
+        let counts = (0u8..).zip(after.counts.iter().zip(&before.counts));
+        let amounts = counts.map(|(counter, (after, before))| (counter, after.saturating_sub(*before)));
+        let amounts: Vec<(u8, u64)> = amounts.filter(|(_, amount)| *amount > 0).collect();
+        if !amounts.is_empty() {
+            // Something was counted in that bucket, so this is a time in it and among those that the cell has seen.
+            plan.add(&mut more, before.start.max(first), amounts);
+        }
+    }
+    (!more.is_empty()).then_some(CellOperation::Words(more))
 }

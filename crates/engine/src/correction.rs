@@ -481,6 +481,23 @@ impl Corrector<'_> {
         for effect in &of.effects[rule] {
             match *effect {
                 EffectPlan::Mark { .. } => {}
+                EffectPlan::MarkContributors { distinct, .. } => {
+                    // The values were of other events.
+                    *self.impact.lasting.entry(of.distincts[distinct].name.clone()).or_default() += 1;
+                }
+                EffectPlan::ClearLimit { limit } => {
+                    let name = &of.cleared_limits[limit].limit.name;
+                    *self.impact.lasting.entry(name.to_string()).or_default() += 1;
+                }
+                EffectPlan::Clear { kind, counter } => {
+                    // What was there is not known any more.
+                    let plan = &of.kinds[kind];
+                    let name = plan.counters.as_slice().get(usize::from(counter));
+                    let keys = self.keys(row, facts, plan).len() as u64;
+                    if let (Some(name), 1..) = (name, keys) {
+                        *self.impact.lasting.entry(format!("{}.{name}", plan.name)).or_default() += keys;
+                    }
+                }
                 EffectPlan::Add { kind, counter, amount } => {
                     let plan = &of.kinds[kind];
                     let name =

@@ -259,6 +259,8 @@ impl Engine {
         if pretend {
             outcome.bans = self.ban_list.count_values(is_meant);
         } else {
+            // Some are values of several fields: nobody misses what is remembered of a few minutes.
+            self.contributors.clear();
             let bans = self.ban_list.erase_values(is_meant);
             outcome.bans = bans.map_err(io_error(&path(&crate::Directory::ban_list_path)))? as u64;
         }

@@ -218,6 +218,8 @@ pub struct Engine {
     batches: batch::BufferPool<Vec<ObserveRequest>>,
     records: batch::BufferPool<EncodedRecords>,
     ban_list: BanList,
+    /// The latest values of distinct counts.
+    contributors: pipeline::contributors::ContributorLists,
     block_lists: RwLock<Arc<block_lists::BlockLists>>,
     /// Entries of the allow list and notes, as they were posted.
     posted_values: Mutex<posted_values::PostedValues>,

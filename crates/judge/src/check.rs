@@ -48,7 +48,7 @@ const COST_LOOKUP: u32 = 128;
 const COST_APPLY: u32 = 128;
 
 /// Functions: `name(...)`.
-pub(crate) const FUNCTIONS: [&str; 31] = [
+pub(crate) const FUNCTIONS: [&str; 33] = [
     "age",
     "dispersion",
     "distance",
@@ -63,11 +63,13 @@ pub(crate) const FUNCTIONS: [&str; 31] = [
     "group",
     "has",
     "int",
+    "interval_variation",
     "ip",
     "is_new",
     "last",
     "lookup",
     "max_bucket",
+    "median_interval",
     "model",
     "over",
     "rate",

@@ -6,9 +6,12 @@
 //! lift reject
 //! mark ip as "scanner" for 1d
 //! mark ip as "scanner" for 1h to 2h
+//! mark contributors of "addresses" as "scanner" for 1h
 //! add ip.caught by 5
 //! add karma by -20
 //! add karma by -20 times share
+//! clear login.failed
+//! clear limit logins
 //! notify "operators"
 //! ```
 //!
@@ -93,6 +96,27 @@ pub enum Effect {
         /// The greatest.
         most: Span,
     },
+    /// A counter of the event's keys of a kind starts again from zero.
+    Clear {
+        /// The kind.
+        kind: String,
+        /// The counter.
+        counter: String,
+    },
+    /// All that was taken from a limit is given back to the event's keys.
+    ClearLimit(
+        /// The limit.
+        String,
+    ),
+    /// The latest values of a distinct count of the event have a label from now on.
+    MarkContributors {
+        /// The distinct count.
+        distinct: String,
+        /// The label, of a kind of the same fields.
+        label: String,
+        /// The time for which it holds from the event's time on.
+        lasts: Span,
+    },
 }
 
 impl fmt::Display for Effect {
@@ -108,6 +132,11 @@ impl fmt::Display for Effect {
             }
             Effect::Add { kind, counter, amount: 1 } => write!(f, "add {kind}.{counter}"),
             Effect::Add { kind, counter, amount } => write!(f, "add {kind}.{counter} by {amount}"),
+            Effect::Clear { kind, counter } => write!(f, "clear {kind}.{counter}"),
+            Effect::MarkContributors { distinct, label, lasts } => {
+                write!(f, "mark contributors of \"{distinct}\" as \"{label}\" for {lasts}")
+            }
+            Effect::ClearLimit(limit) => write!(f, "clear limit {limit}"),
             Effect::Notify(whom) => write!(f, "notify \"{whom}\""),
             Effect::AddValue { kind, value, decimals } => {
                 write!(f, "add {kind} by {}", decimal_text(*value, *decimals))
@@ -126,7 +155,7 @@ const NAME_BYTES_MAX: usize = 64;
 /// Greatest amount that an effect adds.
 const AMOUNT_MAX: u64 = 1_000_000;
 
-const VERBS: [&str; 5] = ["add", "lift", "mark", "notify", "set"];
+const VERBS: [&str; 6] = ["add", "clear", "lift", "mark", "notify", "set"];
 
 struct EffectWord<'a> {
     text: &'a str,
@@ -134,7 +163,7 @@ struct EffectWord<'a> {
 }
 
 /// Reads and checks an effect.
-pub(crate) fn compile(source: &str, scope: &dyn Scope) -> Result<Effect, Diagnostic> {
+pub(crate) fn compile(source: &str, scope: &mut dyn Scope) -> Result<Effect, Diagnostic> {
     if source.len() > SOURCE_BYTES_MAX {
         return Err(Diagnostic::new(format!("an effect is at most {SOURCE_BYTES_MAX} bytes long"), 0..0));
     }
@@ -158,6 +187,19 @@ pub(crate) fn compile(source: &str, scope: &dyn Scope) -> Result<Effect, Diagnos
             }
             action => Ok(Effect::Lift(action)),
         },
+        ("mark", ["contributors", "of", distinct, "as", label, "for", lasts]) => {
+            name(&rest[4])?;
+            let longest = scope.contributors(distinct, label).map_err(|error| {
+                let word = if matches!(error, ScopeError::Label { .. }) { &rest[4] } else { &rest[2] };
+                refused(error, word)
+            })?;
+            let lasts = label_span(lasts, label, longest, &rest[6])?;
+            Ok(Effect::MarkContributors {
+                distinct: (*distinct).to_owned(),
+                label: (*label).to_owned(),
+                lasts,
+            })
+        }
         ("mark", [kind, "as", label, "for", lasts]) => {
             known_kind(kind, &rest[0], scope)?;
             name(&rest[2])?;
@@ -202,6 +244,15 @@ pub(crate) fn compile(source: &str, scope: &dyn Scope) -> Result<Effect, Diagnos
                 }
             }
         }
+        ("clear", ["limit", limit]) => {
+            scope.clears_limit(limit).map_err(|error| refused(error, &rest[1]))?;
+            Ok(Effect::ClearLimit((*limit).to_owned()))
+        }
+        ("clear", [counter]) => {
+            let (kind, counter) = counter_of(counter, &rest[0], scope)?;
+            scope.clears(kind, counter).map_err(|error| refused(error, &rest[0]))?;
+            Ok(Effect::Clear { kind: kind.to_owned(), counter: counter.to_owned() })
+        }
         ("notify", [whom]) => {
             name(&rest[0])?;
             Ok(Effect::Notify((*whom).to_owned()))
@@ -212,10 +263,12 @@ pub(crate) fn compile(source: &str, scope: &dyn Scope) -> Result<Effect, Diagnos
                 "lift" => "lift reject",
                 "mark" => "mark ip as \"scanner\" for 1d",
                 "add" => "add ip.caught` or `add ip.caught by 5",
+                "clear" => "clear ip.caught` or `clear limit logins",
                 "notify" => "notify \"operators\"",
                 _ => {
-                    let help = did_you_mean(other, VERBS)
-                        .unwrap_or_else(|| "an effect begins with set, lift, mark, add or notify".to_owned());
+                    let help = did_you_mean(other, VERBS).unwrap_or_else(|| {
+                        "an effect begins with set, lift, mark, add, clear or notify".to_owned()
+                    });
                     let message = format!("unknown effect `{other}`");
                     return Err(Diagnostic::new(message, verb.range.clone()).help(help));
                 }
@@ -306,13 +359,31 @@ fn known_kind(kind: &str, word: &EffectWord<'_>, scope: &dyn Scope) -> Result<()
 }
 
 fn add(text: &str, word: &EffectWord<'_>, amount: u64, scope: &dyn Scope) -> Result<Effect, Diagnostic> {
+    let (kind, counter) = counter_of(text, word, scope)?;
+    scope.counter(kind, counter).map_err(|error| refused(error, word))?;
+    Ok(Effect::Add { kind: kind.to_owned(), counter: counter.to_owned(), amount })
+}
+
+/// Reads a counter with its kind, which there is.
+fn counter_of<'t>(
+    text: &'t str,
+    word: &EffectWord<'_>,
+    scope: &dyn Scope,
+) -> Result<(&'t str, &'t str), Diagnostic> {
     let Some((kind, counter)) = text.rsplit_once('.') else {
         let help = "write it as in `add ip.caught`";
         return Err(Diagnostic::new("a counter is named with its kind", word.range.clone()).help(help));
     };
     known_kind(kind, word, scope)?;
-    scope.counter(kind, counter).map_err(|error| refused(error, word))?;
-    Ok(Effect::Add { kind: kind.to_owned(), counter: counter.to_owned(), amount })
+    Ok((kind, counter))
+}
+
+/// The kind and the counter that an effect clears, by its text alone: statistics have to keep what is taken back of a counter before
+/// rules are compiled with them.
+pub fn cleared_counter(source: &str) -> Option<(&str, &str)> {
+    let mut words = source.split_whitespace();
+    let counter = words.next().filter(|verb| *verb == "clear").and_then(|_| words.next())?;
+    counter.trim_matches(['\'', '"']).rsplit_once('.')
 }
 
 fn refused(error: ScopeError, word: &EffectWord<'_>) -> Diagnostic {

@@ -61,7 +61,7 @@ pub use conformal::ScoreWindow;
 pub use decimal::{DECIMALS_MAX, decimal_text, decimal_units, decimal_value, nearest_units, whole_units};
 pub use definition::{Constant, DefinitionProblem, LibrarySource};
 pub use diagnostic::{Diagnostic, Severity};
-pub use effect::Effect;
+pub use effect::{Effect, cleared_counter};
 pub use expression::Expression;
 pub use formatter::{canonical, format};
 pub use learner::{ExampleLabel, FeatureBuilder, FeatureSet, LearnerFormatError, LinearLearner};

@@ -65,6 +65,31 @@ pub trait Scope {
         Err(ScopeError::Unavailable(format!("nothing is counted for the kind `{kind}`")))
     }
 
+    /// Checks that the keys of a kind have a counter that effects can clear.
+    ///
+    /// # Errors
+    /// As of [`Scope::counter`]; and [`ScopeError::Unavailable`] where what was added to it cannot be taken back.
+    fn clears(&self, kind: &str, counter: &str) -> Result<(), ScopeError> {
+        self.counter(kind, counter)
+    }
+
+    /// Returns the longest time for which a label holds on the values of a distinct count, whose latest ones are known.
+    ///
+    /// # Errors
+    /// [`ScopeError::Unavailable`] where they are not, and [`ScopeError::Label`] where no such label is of these values.
+    fn contributors(&self, distinct: &str, label: &str) -> Result<Span, ScopeError> {
+        let _ = label;
+        Err(ScopeError::Unavailable(format!("nothing distinct is called `{distinct}`")))
+    }
+
+    /// Checks that effects can give back to an event's keys what was taken from a limit.
+    ///
+    /// # Errors
+    /// [`ScopeError::Unavailable`] where there is no such limit, or it has no key in this scope's events.
+    fn clears_limit(&mut self, limit: &str) -> Result<(), ScopeError> {
+        Err(ScopeError::Unavailable(format!("there is no limit `{limit}`")))
+    }
+
     /// Returns whether a reading of whole numbers is of fractions in fixed point: its column has [`Type::Float`] then.
     fn is_fraction(&self, request: &ReadingRequest<'_>) -> bool {
         let _ = request;
@@ -278,18 +303,26 @@ pub enum BucketFunction {
     Empty,
     /// The variance of the whole buckets over their mean; [`Type::Float`], not negative, missing where all are empty.
     Dispersion,
+    /// The median of the intervals between events, as far as buckets tell; a length of time, missing of fewer than two events.
+    MedianInterval,
+    /// The standard deviation of these intervals over their mean; [`Type::Float`], not negative, missing of fewer than three
+    /// events.
+    IntervalVariation,
 }
 
 impl BucketFunction {
     /// The names that rules have for them.
-    pub const NAMES: [&str; 3] = ["dispersion", "empty_buckets", "max_bucket"];
+    pub const NAMES: [&str; 5] =
+        ["dispersion", "empty_buckets", "interval_variation", "max_bucket", "median_interval"];
 
     /// Returns the name that rules have for it.
     pub fn name(self) -> &'static str {
         match self {
             BucketFunction::Dispersion => "dispersion",
             BucketFunction::Empty => "empty_buckets",
+            BucketFunction::IntervalVariation => "interval_variation",
             BucketFunction::Max => "max_bucket",
+            BucketFunction::MedianInterval => "median_interval",
         }
     }
 }
@@ -304,11 +337,14 @@ pub struct CounterSum<'a> {
 }
 
 impl ReadingRequest<'_> {
-    /// The type of the column that holds the reading. Ages are whole microseconds.
+    /// The type of the column that holds the reading. Ages and intervals are whole microseconds.
     pub fn column_type(&self) -> Type {
         match self {
             ReadingRequest::Ratio { .. }
-            | ReadingRequest::Buckets { value: BucketFunction::Dispersion, .. }
+            | ReadingRequest::Buckets {
+                value: BucketFunction::Dispersion | BucketFunction::IntervalVariation,
+                ..
+            }
             | ReadingRequest::Reputation {
                 value: ReputationValue::Score | ReputationValue::Evidence, ..
             }
@@ -334,7 +370,12 @@ impl ReadingRequest<'_> {
 
     /// Returns whether the reading is a length of time.
     pub fn is_age(&self) -> bool {
-        matches!(self, ReadingRequest::FirstAge { .. } | ReadingRequest::LastAge { .. })
+        matches!(
+            self,
+            ReadingRequest::FirstAge { .. }
+                | ReadingRequest::LastAge { .. }
+                | ReadingRequest::Buckets { value: BucketFunction::MedianInterval, .. }
+        )
     }
 }
 

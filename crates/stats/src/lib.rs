@@ -45,7 +45,7 @@ pub use kind::hyperloglog::ApproximateDistinctForm;
 pub use kind::last::LastValueForm;
 pub use kind::mark::MarkForm;
 pub use kind::series::{BucketSeries, BucketSummary};
-pub use kind::windows::{CounterAmounts, Layout, TimelineBucket};
+pub use kind::windows::{CounterAmounts, CounterSet, Layout, TimelineBucket};
 pub use kind::{Addition, CellPlan, Measure, ObservationContext, Origin, StatisticChange, limit};
 pub use layout::{CellShape, LayoutError, Tier, TierError};
 pub use ledger::{

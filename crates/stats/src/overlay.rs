@@ -3,7 +3,7 @@
 //! Events of one batch are read at once, and judged one after the other. What the verdict on one of them adds is made
 //! when all are judged; later events of the batch are to be judged by it all the same. So it is gathered here, in a cell
 //! of its own for each key, and the reading of that cell is added to that of the key: a statistic is a monoid, and what
-//! two cells have seen, one cell has.
+//! two cells have seen, one cell has. What a verdict clears is cleared in both.
 //!
 //! ```text
 //! verdict ─► add(observations)                                 a hash insertion each
@@ -19,6 +19,7 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use crate::catalog::Catalog;
+use crate::kind::windows::CounterSet;
 use crate::kind::{Addition, CellPlan, ObservationContext, Origin};
 use crate::ledger::{Observation, ObserveOutcomes, PackedReading, Quality};
 
@@ -44,6 +45,8 @@ struct OverlaidCell {
     /// Additions that are in no cell yet: most keys are not asked for again.
     waiting: SmallVec<[(Time, Addition); 1]>,
     words: Vec<u64>,
+    /// The counters of which nothing counts any more that was added before all this.
+    cleared: CounterSet,
 }
 
 impl AdditionOverlay {
@@ -129,6 +132,9 @@ impl OverlaidCell {
             self.waiting.clear();
         }
         for (time, add) in self.waiting.drain(..) {
+            if let Addition::Clear(counters) = &add {
+                self.cleared = self.cleared.with(*counters);
+            }
             let last = plan.last(&self.words);
             let context =
                 ObservationContext { time, last, values: &[], origin: Origin::Verdict, sightings: 0 };
@@ -138,7 +144,13 @@ impl OverlaidCell {
             // Buckets that are too old for the key's cell are too old for this one.
             plan.add(&mut self.words, Time(brief.last), std::iter::empty());
         }
-        let (Some((first, last)), width) = (plan.times(&self.words), plan.reading()) else { return false };
+        let width = plan.reading();
+        let start = brief.start as usize;
+        let known = all.get_mut(start..start + usize::from(brief.width));
+        // A catalog that was changed meanwhile may read other windows.
+        let mut known = known.filter(|known| known.len() == width);
+        let has_cleared = known.as_mut().is_some_and(|known| plan.clear_reading(known, self.cleared));
+        let Some((first, last)) = plan.times(&self.words) else { return has_cleared };
         let mut values: SmallVec<[u64; 16]> = SmallVec::from_elem(0, width);
         plan.read(&self.words, time, &mut values);
         if brief.width == 0 {
@@ -152,10 +164,7 @@ impl OverlaidCell {
             all.extend_from_slice(&values);
             return true;
         }
-        let start = brief.start as usize;
-        let known = all.get_mut(start..start + usize::from(brief.width));
-        // A catalog that was changed meanwhile may read other windows.
-        let Some(known) = known.filter(|known| known.len() == width) else { return false };
+        let Some(known) = known else { return false };
         plan.add_reading(known, &values);
         brief.see(first, last);
         true

@@ -20,7 +20,10 @@ use disk::log::{FrameFormat, FrameHead, FramePiece, FrameReader};
 use event::{Key, Kind, Shingle, Space, Time};
 use stats::bytes::{ByteReader, push_text, push_varint, push_zigzag};
 use stats::limit::{GcraOperation, WindowTake};
-use stats::{Addition, CellShape, CounterAmounts, DedupeMark, Evidence, Observation, ObserveRequest, Origin};
+use stats::{
+    Addition, CellShape, CounterAmounts, CounterSet, DedupeMark, Evidence, Observation, ObserveRequest,
+    Origin,
+};
 
 use crate::cell::CellId;
 use crate::delta::CellOperation;
@@ -414,6 +417,10 @@ fn push_request(bytes: &mut Vec<u8>, request: &ObserveRequest) {
                 bytes.push(10);
                 push_text(bytes, value);
             }
+            Addition::Clear(counters) => {
+                bytes.push(11);
+                push_varint(bytes, counters.bits());
+            }
         }
     }
 }
@@ -448,6 +455,7 @@ fn request(reader: &mut ByteReader<'_>) -> Option<ObserveRequest> {
                 Addition::Counters(amounts(reader)?)
             }
             10 => Addition::Last(reader.text()?.into()),
+            11 => Addition::Clear(CounterSet::from_bits(reader.varint()?)),
             _ => return None,
         };
         observations.push(Observation { key, time, add });
@@ -519,6 +527,7 @@ mod tests {
             flow().prop_map(Addition::Flow),
             ".{0,9}".prop_map(|value| Addition::Last(value.into())),
             any::<u64>().prop_map(|pair| Addition::Distinct { pair: Shingle(pair) }),
+            any::<u64>().prop_map(|counters| Addition::Clear(CounterSet::from_bits(counters))),
         ]
     }
 

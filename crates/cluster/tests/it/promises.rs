@@ -23,6 +23,8 @@ const LIMIT: Kind = Kind(7);
 const EXACT: Kind = Kind(8);
 /// Distinct values of a day.
 const VALUES: Kind = Kind(9);
+/// Failures of a day, which can be cleared.
+const FAILED: Kind = Kind(12);
 /// Marks of an hour.
 const MARK: Kind = Kind(11);
 const WITHIN: Duration = Duration::from_millis(20);
@@ -32,6 +34,8 @@ fn forms(tier: &str) -> Catalog {
     let mut builder = Catalog::builder();
     let day = windows(&["seen"], &[tier], &["1d"], None);
     builder.add(SPACE, DAY, statistic("day", "day", day)).unwrap();
+    let failed = windows(&["seen", "failed", "~failed"], &["1h x 24", tier], &["1h", "1d"], None);
+    builder.add(SPACE, FAILED, statistic("failed", "failed", failed)).unwrap();
     let limit = Measure::limit(Span::hours(10), 10).unwrap();
     builder.add(SPACE, LIMIT, statistic("limit", "limit", limit.clone())).unwrap();
     let exact = Statistic { exact: true, ..statistic("exact", "exact", limit) };
@@ -166,6 +170,41 @@ fn readings_say_when_they_may_lack_what_others_have_added() {
         environment.simulated.run_for(2 * WITHIN);
     }
     assert!(found[0] < 40 && found.last() == Some(&40), "{found:?}");
+}
+
+#[test]
+fn what_a_node_clears_is_cleared_on_all() {
+    let environment = TestEnvironment::new();
+    let ClusterSettings { flush_every, fresh_for, stale_for, .. } = environment.settings;
+    let known = flush_every + fresh_for.max(stale_for) + flush_every / 16 + 2 * WITHIN + SECOND;
+    let [one, other] = [1, 2].map(|number| environment.node(number));
+    let key = key(FAILED, 1);
+    let read = |node: &Arc<Cluster>| {
+        let reading = environment.ask(node, peek(key, at(90_000))).unwrap().readings.remove(0);
+        assert_eq!(reading.quality, Quality::Exact);
+        [reading.sum(0, 1), reading.sum(1, 1), reading.sum(1, 0)]
+    };
+    // In an hour of the day before, and in this one.
+    for (node, seconds, amount) in [(&one, 20_000, 3), (&other, 89_990, 2), (&one, 90_000, 1)] {
+        environment.ask(node, add(key, at(seconds), [(0, 1), (1, amount)])).unwrap();
+    }
+    [&one, &other].iter().for_each(|node| environment.drain(node));
+    environment.simulated.run_for(known);
+    assert_eq!([read(&one), read(&other)], [[3, 6, 3]; 2]);
+    // What comes behind it in one request counts.
+    let requests = [request(vec![clear(key, at(90_000), [1]), add(key, at(90_000), [(1, 4)])])];
+    let node = one.clone();
+    let cleared = async move { node.observe(&requests).await };
+    environment.simulated.run(0, SECOND, cleared).expect("an answer").unwrap();
+    assert_eq!(read(&one), [4, 4, 3]);
+    environment.drain(&one);
+    environment.simulated.run_for(known);
+    assert_eq!([read(&one), read(&other)], [[4, 4, 3]; 2]);
+    environment.ask(&other, clear(key, at(90_000), [1])).unwrap();
+    environment.ask(&other, add(key, at(90_001), [(0, 1), (1, 1)])).unwrap();
+    environment.drain(&other);
+    environment.simulated.run_for(known);
+    assert_eq!([read(&one), read(&other)], [[1, 1, 4]; 2]);
 }
 
 #[test]

@@ -18,6 +18,13 @@ pub(crate) struct LimitReading {
     sums: [u64; 2],
 }
 
+impl LimitReading {
+    /// The reading of a key with this latest event, by its first value over two windows.
+    pub(super) fn new(last: Option<Time>, sums: [u64; 2]) -> LimitReading {
+        LimitReading { last, quality: Quality::Exact, sums }
+    }
+}
+
 impl From<ReadingView<'_>> for LimitReading {
     #[inline]
     fn from(view: ReadingView<'_>) -> LimitReading {

@@ -13,6 +13,7 @@
 //! what is allowed is given back, in a second request, if another refuses. In between others may find less than there is, never
 //! more: the ledger goes from key to key and holds no two of them at once.
 
+pub(crate) mod cleared;
 pub(crate) mod decision;
 pub(crate) mod key;
 pub(crate) mod overrides;
@@ -26,6 +27,7 @@ use stats::Quality;
 
 use crate::ban_list::BanList;
 
+pub(crate) use cleared::ClearedLimits;
 pub use overrides::{EXCEPTIONS_MAX, LimitExceptionError};
 pub(crate) use overrides::{LimitExceptions, read as read_exceptions};
 pub use plan::limit::{

@@ -6,7 +6,8 @@ use event::{Facts, Secret, Slot, Table, TableIndex, Time, Value};
 use smallvec::SmallVec;
 use stats::{Observation, Quality, Readings};
 
-use super::decision::PendingTake;
+use super::cleared::ClearedLimits;
+use super::decision::{LimitReading, PendingTake};
 use super::{LimitExceptions, Take};
 use crate::ban_list::BanList;
 use plan::limit::LimitPlan;
@@ -46,18 +47,28 @@ impl<'a> LimitContext<'a> {
                 all.idle.push(index);
                 continue;
             }
-            let limit = &*of.limit;
-            for values in keys(limit, &of.key, facts) {
-                let key = super::key::key(self.secret, limit, values.iter().map(String::as_bytes));
-                let key = key.checked(limit, self.ban_list, values.iter().map(String::as_str));
-                let take = Take { limit, key, cost: limit.cost };
-                // Each may look at its ban, too.
-                if all.keys.len() < OBSERVATIONS_MAX / 2 {
-                    all.keys.push((index, PendingTake::new(&take, arrival, self.exceptions, self.secret)));
-                }
-            }
+            // Each may look at its ban, too.
+            let room = (OBSERVATIONS_MAX / 2).saturating_sub(all.keys.len());
+            let takes = self.takes(of, facts, arrival).take(room);
+            all.keys.extend(takes.map(|take| (index, take)));
         }
         all
+    }
+
+    /// The takes of an event from a limit, one for each of its keys.
+    pub(crate) fn takes(
+        &self,
+        of: &'a RuleLimit,
+        facts: &Facts,
+        arrival: Time,
+    ) -> impl Iterator<Item = PendingTake<'a>> {
+        let limit = &*of.limit;
+        keys(limit, &of.key, facts).into_iter().map(move |values| {
+            let key = super::key::key(self.secret, limit, values.iter().map(String::as_bytes));
+            let key = key.checked(limit, self.ban_list, values.iter().map(String::as_str));
+            let take = Take { limit, key, cost: limit.cost };
+            PendingTake::new(&take, arrival, self.exceptions, self.secret)
+        })
     }
 }
 
@@ -87,11 +98,35 @@ impl RuleTakes<'_> {
         self.keys.iter().flat_map(move |(_, asked)| asked.observations(adds))
     }
 
-    /// Returns for each limit whether one of its keys is over, and the least that is left; `None` where it has no key or its
-    /// counts cannot be had. One that does not apply is not over.
-    pub(crate) fn results(
+    /// Returns the readings as they are if limits were cleared before the event, and takes from these; `None` if it takes from
+    /// none of them.
+    pub(crate) fn after_clearing(
         &self,
         readings: Readings<'_>,
+        cleared: &mut ClearedLimits,
+        adds: bool,
+    ) -> Option<Vec<LimitReading>> {
+        let mut all: Vec<LimitReading> = readings.iter().map(LimitReading::from).collect();
+        let (mut at, mut has_changed) = (0, false);
+        for (_, asked) in &self.keys {
+            // Its own, and then that of its ban.
+            let count = asked.observations(adds).count();
+            let ban = all.get(at + 1).copied().filter(|_| count > 1);
+            if let Some(own) = all.get_mut(at).filter(|_| count > 0)
+                && let Some(reading) = cleared.take(asked, ban, adds)
+            {
+                (*own, has_changed) = (reading, true);
+            }
+            at += count;
+        }
+        has_changed.then_some(all)
+    }
+
+    /// Returns for each limit whether one of its keys is over, and the least that is left; `None` where it has no key or its
+    /// counts cannot be had. One that does not apply is not over.
+    pub(crate) fn results<S: Into<LimitReading>>(
+        &self,
+        readings: impl IntoIterator<Item = S>,
         adds: bool,
         limits: &Table<RuleLimit>,
     ) -> Table<RuleLimit, Option<RuleReading>> {
@@ -99,7 +134,7 @@ impl RuleTakes<'_> {
         for index in &self.idle {
             told[*index] = Some((false, None));
         }
-        let mut readings = readings.iter();
+        let mut readings = readings.into_iter();
         for (index, asked) in &self.keys {
             let decided = asked.decided(&mut readings, adds);
             let taken = &decided.taken;

@@ -7,6 +7,7 @@ pub(crate) mod canary;
 pub(crate) mod challenge;
 pub(crate) mod classifiers;
 mod consultation;
+pub(crate) mod contributors;
 pub(crate) mod features;
 pub(crate) mod fields;
 pub(crate) mod form;
@@ -184,8 +185,7 @@ impl Engine {
     /// Stage 4, with the limits that rules ask for. Statistics that cannot be had are missing then, and say so.
     pub(crate) async fn observe_all(&self, prepared: Vec<PreparedEvent>) -> ObservedBatch {
         let exceptions = self.exceptions();
-        let limits =
-            limit::LimitContext { exceptions: &exceptions, secret: &self.secret, ban_list: &self.ban_list };
+        let limits = self.limit_context(&exceptions);
         let (mut observed, failure) = observe::observe(&*self.ledger, prepared, Some(&limits)).await;
         if let Some(error) = failure {
             tracing::error!(%error, "statistics of some events are unavailable");
@@ -195,6 +195,10 @@ impl Engine {
         self.judged.fill(observed.prepared_mut());
         self.route_to_canaries(observed.prepared_mut());
         observed
+    }
+
+    fn limit_context<'a>(&'a self, exceptions: &'a limit::LimitExceptions) -> limit::LimitContext<'a> {
+        limit::LimitContext { exceptions, secret: &self.secret, ban_list: &self.ban_list }
     }
 
     /// Stages 5 to 7 of events that models have scored.
@@ -221,17 +225,27 @@ impl Engine {
     ) -> Vec<Verdict> {
         let (mut outcome, mut verdicts) = (Evaluation::default(), Vec::with_capacity(observed.len()));
         let allow = self.ban_list.allow();
+        let (plan, exceptions) = (self.plan(), self.exceptions());
+        let limits = self.limit_context(&exceptions);
+        let contributors =
+            settle::Contributors { lists: &self.contributors, secret: &self.secret, allow: &allow };
         for (at, id) in ids.iter().enumerate() {
-            if !due.overlay.is_empty() {
-                self.see_effects(observed, at, due);
+            if !due.overlay.is_empty() || !due.limits.is_empty() {
+                self.see_effects(observed, at, &limits, due);
             }
             let event = observed.event(at);
             let mut verdict = self.judge(&event, &mut outcome);
+            if !event.duplicate && !event.uncounted {
+                self.contributors.note(event.prepared);
+            }
             let before = due.adds.len();
+            let marked = settle::mark_contributors(&event, *id, &outcome, &contributors, &mut due.adds);
+            due.bans.extend(marked);
             settle::requests(&event, verdict.action, &outcome, Some(&allow), &mut due.adds);
             if observed.len() > 1 {
                 due.adds.iter().skip(before).for_each(|request| due.overlay.add(&request.observations));
             }
+            settle::clear_limits(&event, &outcome, &limits, &plan.catalog, &mut due.limits);
             let (bans, passed_over) = settle::new_bans(&event, *id, outcome.fired(), &allow);
             due.bans.extend(bans);
             for setting in passed_over.iter().map(|passed| passed.setting) {
@@ -254,8 +268,15 @@ impl Engine {
 
     /// Brings the facts of an event, and the scores of models, to what they would be if the effects that are due were
     /// carried out.
-    fn see_effects(&self, observed: &mut ObservedBatch, at: usize, due: &mut PendingEffects) {
-        if !observed.overlay(at, &mut due.overlay, &self.plan().catalog) {
+    fn see_effects(
+        &self,
+        observed: &mut ObservedBatch,
+        at: usize,
+        limits: &limit::LimitContext<'_>,
+        due: &mut PendingEffects,
+    ) {
+        let has_less = !due.limits.is_empty() && observed.take_anew(at, limits, &mut due.limits);
+        if !observed.overlay(at, &mut due.overlay, &self.plan().catalog) && !has_less {
             return;
         }
         if self.ban_list.has_lifted() {
@@ -284,7 +305,8 @@ impl Engine {
 
     /// Stage 6.
     pub(crate) async fn carry_out(&self, due: PendingEffects) {
-        let PendingEffects { adds, bans, training_examples: examples, .. } = due;
+        let PendingEffects { mut adds, limits, bans, training_examples: examples, .. } = due;
+        adds.extend(limits.requests());
         self.ban_list.put(bans);
         if let Err(error) = settle::settle(&*self.ledger, &adds).await {
             tracing::error!(%error, "verdicts cannot be counted");
@@ -302,6 +324,8 @@ pub(crate) struct PendingEffects {
     adds: Vec<ObserveRequest>,
     /// The additions, for later events of the batch to be judged by.
     overlay: AdditionOverlay,
+    /// The limits that are cleared, for later events to take from.
+    limits: limit::ClearedLimits,
     bans: Vec<ban_list::NewBan>,
     training_examples: Vec<trainer::AutoTrainingExample>,
 }

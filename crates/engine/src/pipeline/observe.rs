@@ -13,7 +13,7 @@ use stats::{
 use super::classifiers::{self, ClassifierReading};
 use super::keys::{DistinctPair, PreparedEvent};
 use super::reputation::{self, EventReadings};
-use crate::limit::{LimitContext, RuleReading, RuleTakes};
+use crate::limit::{ClearedLimits, LimitContext, RuleReading, RuleTakes};
 use plan::{DistinctPlan, KindPlan, LabelPlan, Pipeline, ReadingColumn, ReadingSource, RuleLimit};
 
 /// Events that have been counted, with what was known of their keys before. They can be settled once, by value.
@@ -83,6 +83,33 @@ impl ObservedBatch {
             event.row.facts = facts;
         }
         has_changed
+    }
+
+    /// Has an event take from limits that verdicts on earlier events of the batch cleared, and puts what is left into its facts;
+    /// answers whether there was any.
+    pub(crate) fn take_anew(
+        &mut self,
+        at: usize,
+        limits: &LimitContext<'_>,
+        cleared: &mut ClearedLimits,
+    ) -> bool {
+        let ObservedEvent { duplicate, uncounted, .. } = self.event(at);
+        let Some(PreparedEvent { row, keys, pairs, marks, .. }) = self.prepared.get_mut(at) else {
+            return false;
+        };
+        let pipeline = Arc::clone(&row.pipeline);
+        let asked = limits.asked(&pipeline, &row.facts, row.arrival);
+        let (_, readings) = self.outcomes.readings(at).split_at(keys.len() + pairs.len() + marks.len());
+        let Some(readings) = asked.after_clearing(readings, cleared, !duplicate && !uncounted) else {
+            return false;
+        };
+        let told = asked.results(readings, true, &pipeline.limits);
+        for ReadingColumn { slot, source } in &pipeline.readings {
+            if let ReadingSource::Limit { limit, value } = source {
+                put_limit(&mut row.facts, *slot, *value, told[*limit]);
+            }
+        }
+        true
     }
 
     /// Returns the first event.
@@ -238,7 +265,7 @@ async fn ask(
         let mut facts = std::mem::take(&mut event.row.facts);
         let readings = outcomes.readings(number);
         let (_, of_limits) = readings.split_at(event.keys.len() + event.pairs.len() + event.marks.len());
-        let told = asked.results(of_limits, what == ObserveMode::Seen, &event.row.pipeline.limits);
+        let told = asked.results(of_limits.iter(), what == ObserveMode::Seen, &event.row.pipeline.limits);
         fill(&mut facts, event, Some(&told), readings);
         event.row.facts = facts;
     }
@@ -398,6 +425,14 @@ fn fill(
                         let least = of.filter_map(|buckets| buckets.dispersion).reduce(f64::min);
                         put(facts, *slot, least.map(|units| judge::decimal_value(units, decimals)));
                     }
+                    BucketFunction::MedianInterval => {
+                        let least = of.filter_map(|buckets| buckets.median_halves).min();
+                        let width = plan.series[*series].width.0;
+                        put(facts, *slot, least.map(|halves| width.saturating_mul(i64::from(halves)) / 2));
+                    }
+                    BucketFunction::IntervalVariation => {
+                        put(facts, *slot, of.filter_map(|buckets| buckets.variation).reduce(f64::min));
+                    }
                 }
             }
             ReadingSource::FirstAge { kind } => {
@@ -459,11 +494,7 @@ fn fill(
                 put(facts, *slot, marked(of_marks.part(prepared.of_label(*label)), prepared.row.arrival));
             }
             ReadingSource::Limit { limit, value } => {
-                let Some((over, left)) = told.and_then(|told| told[*limit]) else { continue };
-                match value {
-                    LimitValue::Over => put(facts, *slot, Some(over)),
-                    LimitValue::Remaining => put(facts, *slot, left.map(counted)),
-                }
+                put_limit(facts, *slot, *value, told.and_then(|told| told[*limit]));
             }
         }
     }
@@ -474,6 +505,15 @@ fn fill(
 pub(crate) fn put(facts: &mut Facts, slot: Slot, value: Option<impl Into<Value>>) {
     if let Some(value) = value {
         facts.set(slot, value);
+    }
+}
+
+/// Fills a column of a limit, if it could be read.
+fn put_limit(facts: &mut Facts, slot: Slot, value: LimitValue, told: Option<RuleReading>) {
+    let Some((over, left)) = told else { return };
+    match value {
+        LimitValue::Over => put(facts, slot, Some(over)),
+        LimitValue::Remaining => put(facts, slot, left.map(counted)),
     }
 }
 

@@ -1,14 +1,16 @@
 //! Stage 6, settle: what hangs on the verdict is counted. Stage 4 counted the event itself, refused or not.
 
-use event::{Key, Shingle, TableIndex};
+use event::{Key, Secret, Shingle, TableIndex};
 use journal::RecordId;
 use judge::{Action, Evaluation, Rule};
 use smallvec::{SmallVec, smallvec};
-use stats::{Addition, Ledger, LedgerError, Observation, ObserveRequest, Origin};
+use stats::{Addition, Catalog, CounterSet, Ledger, LedgerError, Observation, ObserveRequest, Origin};
 
+use super::contributors::ContributorLists;
 use super::keys::pieces;
 use super::observe::{ObservedEvent, counters, value};
 use crate::ban_list::{BanCause, NewBan};
+use crate::limit::{ClearedLimits, LimitContext};
 use plan::{AllowPlan, AllowSource, EffectPlan, KindPlan, LabelPlan, LabelSpan};
 
 /// Adds the requests for what a verdict adds, by its action and the enforced rules that fired. An event that was counted before
@@ -24,7 +26,9 @@ pub(crate) fn requests(
     if observed.duplicate || observed.uncounted {
         return;
     }
-    let mut observations = settled(observed, action);
+    // What an event clears is what was there before it.
+    let mut observations = cleared(observed, outcome);
+    observations.extend(settled(observed, action));
     carry_out(observed, action, outcome, allow, &mut observations);
     while !observations.is_empty() {
         let rest = observations.split_off(observations.len().min(ObserveRequest::OBSERVATIONS_MAX));
@@ -42,7 +46,7 @@ pub(crate) async fn settle(ledger: &dyn Ledger, requests: &[ObserveRequest]) -> 
 }
 
 /// Marks and additions that rules ask for, and values that the action adds: each label, counter and aggregate once, however
-/// many do.
+/// many do. What rules clear came before.
 fn carry_out(
     observed: &ObservedEvent<'_>,
     action: Action,
@@ -72,6 +76,9 @@ fn carry_out(
                 Some((_, spans)) => spans.push(lasts),
                 None => marks.push((label, smallvec![lasts])),
             },
+            EffectPlan::Clear { .. }
+            | EffectPlan::ClearLimit { .. }
+            | EffectPlan::MarkContributors { .. } => {}
             EffectPlan::AddValue { kind, value, by_share } => {
                 // A share is at most the whole, so this fits.
                 let value =
@@ -200,6 +207,103 @@ pub(crate) fn new_bans(
         });
     }
     (puts, passed)
+}
+
+/// Returns what rules clear, each key of a kind once.
+fn cleared(observed: &ObservedEvent<'_>, outcome: &Evaluation) -> Vec<Observation> {
+    let row = &observed.prepared.row;
+    let mut cleared: SmallVec<[(TableIndex<KindPlan>, CounterSet); 1]> = SmallVec::new();
+    for effect in outcome.fired().iter().flat_map(|rule| &row.pipeline.effects[*rule]) {
+        let EffectPlan::Clear { kind, counter } = *effect else { continue };
+        let counters = CounterSet::from_iter([counter]);
+        match cleared.iter_mut().find(|(of, _)| *of == kind) {
+            Some((_, all)) => *all = all.with(counters),
+            None => cleared.push((kind, counters)),
+        }
+    }
+    let of_kind = |(kind, counters): (TableIndex<KindPlan>, CounterSet)| {
+        let keys = observed.prepared.of_kind(kind).iter();
+        keys.map(move |key| Observation { key: *key, time: row.time, add: Addition::Clear(counters) })
+    };
+    cleared.into_iter().flat_map(of_kind).collect()
+}
+
+/// Clears the limits that rules say, for the event's keys.
+pub(crate) fn clear_limits(
+    observed: &ObservedEvent<'_>,
+    outcome: &Evaluation,
+    limits: &LimitContext<'_>,
+    catalog: &Catalog,
+    cleared: &mut ClearedLimits,
+) {
+    if observed.duplicate || observed.uncounted {
+        return;
+    }
+    let row = &observed.prepared.row;
+    for effect in outcome.fired().iter().flat_map(|rule| &row.pipeline.effects[*rule]) {
+        let EffectPlan::ClearLimit { limit } = *effect else { continue };
+        let of = &row.pipeline.cleared_limits[limit];
+        limits.takes(of, &row.facts, row.arrival).for_each(|key| cleared.clear(&key, catalog));
+    }
+}
+
+/// Labels that rules put on the latest values of distinct counts: marks for the ledger, and bans for enforcement points.
+pub(crate) fn mark_contributors(
+    observed: &ObservedEvent<'_>,
+    id: RecordId,
+    outcome: &Evaluation,
+    contributors: &Contributors<'_>,
+    requests: &mut Vec<ObserveRequest>,
+) -> Vec<NewBan> {
+    let mut bans = Vec::new();
+    if observed.duplicate || observed.uncounted {
+        return bans;
+    }
+    let row = &observed.prepared.row;
+    let pipeline = &row.pipeline;
+    let mut marks = Vec::new();
+    let effects =
+        outcome.fired().iter().flat_map(|rule| pipeline.effects[*rule].iter().map(move |it| (rule, it)));
+    for (rule, effect) in effects {
+        let EffectPlan::MarkContributors { distinct, label, lasts } = *effect else { continue };
+        let label = &pipeline.labels[label];
+        for value in contributors.lists.of_event(observed.prepared, distinct) {
+            if label.decision.is_some() && contributors.allow.find(&value).is_some() {
+                continue;
+            }
+            let shingle = contributors.secret.shingle(value.as_bytes());
+            let until = row.arrival + lasts.of(shingle, row.arrival);
+            marks.push(Observation {
+                key: Key { space: pipeline.space, kind: label.kind, shingle },
+                time: row.arrival,
+                add: Addition::Value(Some(until.0)),
+            });
+            bans.extend(label.decision.as_ref().map(|decision| NewBan {
+                pipeline: pipeline.name.clone(),
+                kind: pipeline.kinds[label.of].name.clone(),
+                label: label.name.clone(),
+                decision: decision.clone(),
+                value: value.into(),
+                by: pipeline.rules.rules()[*rule].name.clone(),
+                since: row.arrival,
+                cause: BanCause { decision: Some(id), why: None },
+                until,
+            }));
+        }
+    }
+    requests.extend(marks.chunks(ObserveRequest::OBSERVATIONS_MAX).map(|chunk| ObserveRequest {
+        once: None,
+        origin: Origin::Verdict,
+        observations: chunk.to_vec(),
+    }));
+    bans
+}
+
+/// The means by which rules mark the values that contributed to a distinct count.
+pub(crate) struct Contributors<'a> {
+    pub(crate) lists: &'a ContributorLists,
+    pub(crate) secret: &'a Secret,
+    pub(crate) allow: &'a AllowPlan,
 }
 
 /// Returns what the action counts.

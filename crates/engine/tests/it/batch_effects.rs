@@ -116,6 +116,9 @@ fn one_by_one(engine: &Engine, events: &[(Event, Time)]) -> Vec<Decision> {
     events.chunks(1).flat_map(|event| together(engine, event)).collect()
 }
 
+/// Both, which are to come to the same.
+const DECIDE: [fn(&Engine, &[(Event, Time)]) -> Vec<Decision>; 2] = [together, one_by_one];
+
 /// A text with its numbers to nine places: decayed sums are added up in another order.
 fn rounded(text: &str) -> String {
     let round = |word: &str| {
@@ -160,7 +163,7 @@ const CONDITIONS: [&str; 20] = [
 
 const TAGS: [&[&str]; 4] = [&["x"], &["x", "y"], &[], &["z", "y", "x"]];
 
-const EFFECTS: [&str; 11] = [
+const EFFECTS: [&str; 15] = [
     "mark ip as 'scanner' for 20s",
     "mark ip as 'scanner' for 2h",
     "mark user as 'locked' for 5m to 10m",
@@ -172,10 +175,14 @@ const EFFECTS: [&str; 11] = [
     "add tag.caught",
     "add karma by -3",
     "add karma by 3",
+    "clear ip.caught",
+    "clear user.caught",
+    "clear tag.caught",
+    "clear user.bad",
 ];
 
 /// Some rules, each with a condition of two parts at most.
-fn rules(random: &mut Random, conditions: &[&str]) -> String {
+fn rules(random: &mut Random, base: &str, conditions: &[&str], effects: &[&str]) -> String {
     let rule = |number: u64, random: &mut Random| {
         let mut when = (*random.pick(conditions)).to_owned();
         if random.one_in(2) {
@@ -183,7 +190,7 @@ fn rules(random: &mut Random, conditions: &[&str]) -> String {
             let sign = if random.one_in(3) { "||" } else { "&&" };
             when = format!("({when}) {sign} ({other})");
         }
-        let mut effects: Vec<&str> = (0..random.below(4)).map(|_| *random.pick(&EFFECTS)).collect();
+        let mut effects: Vec<&str> = (0..random.below(4)).map(|_| *random.pick(effects)).collect();
         if random.one_in(6) {
             effects.push("set reject");
         }
@@ -197,7 +204,7 @@ fn rules(random: &mut Random, conditions: &[&str]) -> String {
     // Some are refused: they can never be true.
     loop {
         let text: String = (0..3 + random.below(8)).map(|number| rule(number, random)).collect();
-        let config = Config::from_text("door.toml", &format!("{BASE}{text}"), &Overrides::default());
+        let config = Config::from_text("door.toml", &format!("{base}{text}"), &Overrides::default());
         if Plan::compile(&config).is_ok() {
             return text;
         }
@@ -234,7 +241,8 @@ fn a_batch_is_judged_as_its_events_one_by_one() {
         let random = &mut Random::new(seed);
         // A decayed sum that is read as of before what was added is not quite the same.
         let some_are_late = seed % 2 == 0;
-        let rules = rules(random, &CONDITIONS[..CONDITIONS.len() - usize::from(some_are_late)]);
+        let conditions = &CONDITIONS[..CONDITIONS.len() - usize::from(some_are_late)];
+        let rules = rules(random, BASE, conditions, &EFFECTS);
         let (single, batch) = (engine(&rules), engine(&rules));
         let events = events(random, 150, some_are_late);
         let expected = one_by_one(&single, &events);
@@ -251,6 +259,112 @@ fn a_batch_is_judged_as_its_events_one_by_one() {
         }
     }
     assert!(fired > 10_000 && rejected > 1_000, "{fired} reasons, {rejected} rejected");
+}
+
+/// Limits of all sorts, of which rules read what is left, and clear some.
+const LIMITS: &str = r#"
+[[limit]]
+name = "all"
+key = ["user"]
+count = 3
+per = "1m"
+when = "path != '/c'"
+[[limit]]
+name = "allowed"
+key = ["ip"]
+count = 2
+per = "5m"
+mode = "interpolated"
+counts = "allowed"
+when = "true"
+[[limit]]
+name = "bucket"
+key = ["user"]
+count = 4
+per = "1h"
+burst = 2
+mode = "gcra"
+when = "path == '/a'"
+[[limit]]
+name = "daily"
+key = ["ip:network", "user"]
+count = 5
+per = "day"
+mode = "calendar"
+when = "true"
+"#;
+
+#[test]
+fn limits_are_cleared_for_later_events_of_a_batch() {
+    let conditions = [
+        "path == '/b'",
+        "over('all')",
+        "over('allowed')",
+        "remaining('allowed') >= 1",
+        "over('bucket')",
+        "remaining('bucket') == 1",
+        "remaining('daily') < 3",
+        "!over('daily')",
+        "user.caught('1h') >= 3",
+    ];
+    let effects = [
+        "clear limit all",
+        "clear limit allowed",
+        "clear limit bucket",
+        "clear limit daily",
+        "add user.caught",
+        "clear user.caught",
+    ];
+    let base = format!("{BASE}{LIMITS}");
+    let (mut fired, mut cleared) = (0, 0);
+    for seed in 0..80 {
+        let random = &mut Random::new(seed);
+        let text = format!("{base}{}", rules(random, &base, &conditions, &effects));
+        let engine = || Engine::ephemeral_with(plan(&text), Secret::new([7; Secret::BYTES])).unwrap();
+        let (single, batch) = (engine(), engine());
+        let mut rest = events(random, 150, false);
+        while !rest.is_empty() {
+            let size = rest.len().min(1 + random.below(40) as usize);
+            let mut events: Vec<(Event, Time)> = rest.drain(..size).collect();
+            // A limit goes by arrival, and the events of a batch arrive at once.
+            let arrival = events.iter().map(|(_, at)| *at).max().unwrap();
+            events.iter_mut().for_each(|(_, at)| *at = arrival);
+            let (expected, found) = (one_by_one(&single, &events), together(&batch, &events));
+            for (at, (expected, found)) in expected.iter().zip(&found).enumerate() {
+                assert_eq!(told(found), told(expected), "seed {seed}, event {at}: {:?}\n{text}", events[at]);
+                fired += expected.verdict.reasons.len();
+                let effects = expected.verdict.effects.iter();
+                cleared += effects.filter(|due| matches!(due.effect, judge::Effect::ClearLimit(_))).count();
+            }
+        }
+    }
+    assert!(fired > 5_000 && cleared > 2_000, "{fired} reasons, {cleared} cleared");
+}
+
+#[test]
+fn a_success_gives_a_limit_back() {
+    let rules = "[[limit]]\nname = \"failures\"\nkey = [\"ip\"]\ncount = 3\nper = \"10m\"\nwhen = \"path == '/failed'\"\n\
+        [[rule]]\nname = \"MANY\"\nwhen = \"over('failures')\"\nscore = 9\n\
+        [[rule]]\nname = \"IN\"\nwhen = \"path == '/in'\"\nscore = 0\neffects = [\"clear limit failures\"]\n";
+    let paths = [
+        "/failed", "/failed", "/failed", "/in", "/failed", "/failed", "/failed", "/failed", "/in", "/failed",
+    ];
+    let events: Vec<(Event, Time)> =
+        paths.iter().map(|path| (visit("192.0.2.1", "ann", path, &[]), NOW)).collect();
+    for decide in DECIDE {
+        let engine = engine(rules);
+        let many = |events: &[(Event, Time)]| fired_by(&decide(&engine, events), "MANY");
+        assert_eq!(many(&events), [7]);
+        // One was taken behind the last success, and no more.
+        assert_eq!(many(&events[..3]), [2]);
+    }
+    let config = Config::from_text(
+        "door.toml",
+        &format!("{BASE}{}", rules.replace("clear limit failures", "clear limit failure")),
+        &Overrides::default(),
+    );
+    let problems = Plan::compile(&config).map(|_| ()).unwrap_err().to_string();
+    assert!(problems.contains("there is no limit `failure`: did you mean `failures`?"), "{problems}");
 }
 
 /// Jails as of fail2ban: an address that fails three times is banned, for longer each time, and one that was banned five times is
@@ -316,7 +430,7 @@ fn a_burst_is_one_ban() {
 fn failures_and_the_success_behind_them_may_be_one_batch() {
     let guide = include_str!("../../../../docs/guides/rules.md");
     let mut blocks = guide.split("\n```toml\n").skip(1).filter_map(|rest| rest.split("\n```").next());
-    let text = blocks.find(|block| block.contains("GUESSED")).unwrap();
+    let text = blocks.find(|block| block.contains("TAKEOVER")).unwrap();
     let engine =
         Engine::ephemeral(plan(&format!("{text}\n[[band]]\nat = 5.0\naction = \"reject\"\n"))).unwrap();
     let login = |name: &str, succeeds: bool| {
@@ -326,24 +440,72 @@ fn failures_and_the_success_behind_them_may_be_one_batch() {
         (event, NOW)
     };
     let mut events = vec![login("ann", false); 4];
-    events.extend([login("bob", true), login("ann", true), login("ann", false), login("ann", true)]);
-    let decisions = together(&engine, &events);
-    let fired = fired(&decisions).into_iter().filter(|(_, rule)| *rule != "FAILED");
-    assert_eq!(fired.collect::<Vec<_>>(), [(7, "GUESSED")]);
+    events.extend([login("bob", true), login("ann", true)]);
+    // Hers that succeeded has cleared her four failures, and none of another's.
+    events.extend(vec![login("cid", false); 3]);
+    events.extend(vec![login("ann", false); 4]);
+    events.extend([login("bob", true), login("ann", false), login("ann", true), login("ann", true)]);
+    events.extend([login("cid", false), login("cid", false), login("cid", true)]);
+    let taken_over = |decisions: &[Decision]| fired_by(decisions, "TAKEOVER");
+    assert_eq!(taken_over(&together(&engine, &events)), [15, 19]);
+    // What was cleared behind the batch is cleared in the ledger.
+    assert!(taken_over(&one_by_one(&engine, &[login("ann", true), login("cid", true)])).is_empty());
+    let mut late = vec![login("bob", false); 5];
+    late.iter_mut().for_each(|(_, at)| *at = NOW + Span::seconds(5));
+    together(&engine, &late);
+    let (mut success, at) = login("bob", true);
+    success.time = Some(at + Span::seconds(90));
+    assert!(taken_over(&together(&engine, &[(success, at + Span::seconds(90))])).is_empty(), "too late");
 }
 
-/// Columns are decided in parts of 256 rows, and what is due is carried out behind the last.
 #[test]
-fn columns_are_judged_alike_over_all_their_parts() {
-    let rules = "[[rule]]\nname = \"A\"\nwhen = \"path == '/a' && !ip.marked('scanner')\"\nscore = 0\n\
-        effects = [\"mark ip as 'scanner' for 1h\", \"add user.caught\"]\n\
-        [[rule]]\nname = \"B\"\nwhen = \"user.caught('1h') >= 3\"\nscore = 9\n";
+fn a_rule_in_shadow_clears_nothing() {
+    let rules = |mode: &str| {
+        format!(
+            "[[rule]]\nname = \"COUNT\"\nwhen = \"path == '/a'\"\nscore = 0\neffects = [\"add ip.caught\"]\n\
+             [[rule]]\nname = \"CLEAR\"\nwhen = \"path == '/b'\"\nscore = 0\n{mode}effects = [\"clear ip.caught\"]\n\
+             [[rule]]\nname = \"CAUGHT\"\nwhen = \"ip.caught('1h') >= 2\"\nscore = 9\n"
+        )
+    };
+    let events: Vec<(Event, Time)> =
+        ["/a", "/a", "/b", "/c"].map(|path| (visit("192.0.2.1", "ann", path, &[]), NOW)).to_vec();
+    for (mode, expected) in [("", vec![2]), ("mode = \"shadow\"\n", vec![2, 3])] {
+        for decide in DECIDE {
+            assert_eq!(fired_by(&decide(&engine(&rules(mode)), &events), "CAUGHT"), expected, "{mode}");
+        }
+    }
+    let decisions = together(&engine(&rules("")), &events);
+    let effects: Vec<String> =
+        decisions[2].verdict.effects.iter().map(|due| format!("{}: {}", due.rule, due.effect)).collect();
+    assert_eq!(effects, ["CLEAR: clear ip.caught"]);
+}
+
+#[test]
+fn what_cannot_be_cleared_is_refused() {
+    let check = |effect: &str, more: &str, expected: &str| {
+        let rule =
+            format!("[[rule]]\nname = \"R\"\nwhen = \"path == '/a'\"\nscore = 0\neffects = [\"{effect}\"]\n");
+        let config = Config::from_text("door.toml", &format!("{BASE}{more}{rule}"), &Overrides::default());
+        let problems = Plan::compile(&config).map(|_| ()).unwrap_err().to_string();
+        assert!(problems.contains(expected), "{problems}");
+    };
+    check("clear ip.seen", "", "`ip.seen` cannot be cleared: every event adds to it");
+    check("clear karma.sum", "", "`karma` has an aggregate and no counters");
+    check("clear ip.cought", "", "did you mean `caught`?");
+    check(
+        "clear ip.caught",
+        "[feedback]\nspam = [\"caught\"]\n",
+        "`ip.caught` cannot be cleared: feedback adds to it, and takes that back itself",
+    );
+}
+
+/// Decides events of one user as columns: every address has so many rows.
+fn in_columns(rules: &str, count: usize, of_address: usize) -> Vec<Decision> {
     // Without lists, which are taken row by row.
     let text = format!("{BASE}{rules}").replace("type = \"list\"", "type = \"string\"");
     let engine = Engine::ephemeral(plan(&text)).unwrap();
     let pipeline = Arc::clone(&engine.plan().pipelines[0]);
-    let count = 700;
-    let ips: Vec<String> = (0..count).map(|at| format!("192.0.2.{}", at / 200)).collect();
+    let ips: Vec<String> = (0..count).map(|at| format!("192.0.2.{}", at / of_address)).collect();
     let full = |texts: Vec<&'static str>| BatchColumn::full(BatchCells::Texts(texts));
     let batch = EventBatch {
         rows: count,
@@ -355,20 +517,45 @@ fn columns_are_judged_alike_over_all_their_parts() {
         id: None,
     };
     let prepared = engine.prepare_batch(&pipeline, &batch, NOW, &Default::default()).unwrap();
-    let (decisions, _) = pollster::block_on(engine.decide_batch(prepared));
-    let found = fired(&decisions);
-    let of_a: Vec<usize> = found.iter().filter(|(_, rule)| *rule == "A").map(|(at, _)| *at).collect();
-    assert_eq!(of_a, [0, 200, 400, 600]);
+    pollster::block_on(engine.decide_batch(prepared)).0
+}
+
+fn fired_by(decisions: &[Decision], rule: &str) -> Vec<usize> {
+    fired(decisions).iter().filter(|(_, other)| *other == rule).map(|(at, _)| *at).collect()
+}
+
+/// Columns are decided in parts of 256 rows, and what is due is carried out behind the last.
+#[test]
+fn columns_are_judged_alike_over_all_their_parts() {
+    let rules = "[[rule]]\nname = \"A\"\nwhen = \"path == '/a' && !ip.marked('scanner')\"\nscore = 0\n\
+        effects = [\"mark ip as 'scanner' for 1h\", \"add user.caught\"]\n\
+        [[rule]]\nname = \"B\"\nwhen = \"user.caught('1h') >= 3\"\nscore = 9\n";
+    let count = 700;
+    let decisions = in_columns(rules, count, 200);
+    assert_eq!(fired_by(&decisions, "A"), [0, 200, 400, 600]);
     // The mark of the third address is the user's third, whatever the part that it is in.
-    let of_b: Vec<usize> = found.iter().filter(|(_, rule)| *rule == "B").map(|(at, _)| *at).collect();
+    let of_b = fired_by(&decisions, "B");
     assert_eq!((of_b.first(), of_b.len()), (Some(&401), count - 401));
+}
+
+#[test]
+fn what_is_cleared_in_one_part_of_columns_is_clear_in_the_next() {
+    let rules = "[[limit]]\nname = \"visits\"\nkey = [\"user\"]\ncount = 250\nper = \"1d\"\nwhen = \"true\"\n\
+        [[rule]]\nname = \"COUNT\"\nwhen = \"path == '/a'\"\nscore = 0\neffects = [\"add ip.caught\"]\n\
+        [[rule]]\nname = \"FULL\"\nwhen = \"ip.caught('1h') >= 299\"\nscore = 0\n\
+        effects = [\"clear ip.caught\", \"clear limit visits\"]\n\
+        [[rule]]\nname = \"OVER\"\nwhen = \"over('visits')\"\nscore = 0\n";
+    let decisions = in_columns(rules, 700, 700);
+    // An event's own addition comes behind what it clears, so that the next 298 make it full.
+    assert_eq!(fired_by(&decisions, "FULL"), [299, 598]);
+    assert_eq!(fired_by(&decisions, "OVER"), (250..=299).chain(550..=598).collect::<Vec<_>>());
 }
 
 #[test]
 fn a_replay_of_the_journal_judges_a_batch_as_it_was() {
     for seed in [3, 14, 15] {
         let random = &mut Random::new(seed);
-        let text = format!("{BASE}{}", rules(random, &CONDITIONS));
+        let text = format!("{BASE}{}", rules(random, BASE, &CONDITIONS, &EFFECTS));
         let parent = tempfile::tempdir().unwrap();
         let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
         let engine = Engine::open(&directory, plan(&text)).unwrap();

@@ -662,10 +662,10 @@ fn the_documents_examples_are_what_they_say() {
     let section = page.split("\n## In rules\n").nth(1).unwrap().split("\n## ").next().unwrap();
     let blocks: Vec<&str> =
         section.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-    let [right, wrong] = blocks.as_slice() else { panic!("{blocks:?}") };
+    let [right, wrong, clears] = blocks.as_slice() else { panic!("{blocks:?}") };
     let shop = include_str!("../../../../examples/shop/signups.toml");
     let shop = |block: &str| told(&format!("{shop}\n{block}"));
-    assert_eq!(shop(right), "");
+    assert_eq!([shop(right), shop(&format!("{right}\n{clears}"))], ["", ""]);
     let warned = shop(wrong);
     let line = right.lines().find(|line| line.starts_with("when")).unwrap().split('#').next().unwrap().trim();
     assert!(warned.contains(&format!("add `{line}` to its [[limit]]")), "{warned}");

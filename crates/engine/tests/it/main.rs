@@ -13,6 +13,7 @@ mod columns;
 mod composite_keys;
 mod config;
 mod content;
+mod contributors;
 mod corpora;
 mod crowds;
 mod decimals;

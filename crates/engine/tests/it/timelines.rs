@@ -102,6 +102,28 @@ fn rules_see_how_events_are_spread() {
     assert_eq!(rules(&person(3 * 1440 + 600, 0)), ["DAYS"]);
 }
 
+/// Ten seconds apart, or as people click.
+#[test]
+fn rules_see_how_long_intervals_are_and_how_regular() {
+    let text = CONFIG.replacen("windows = [\"10m x 144\"", "windows = [\"1s x 144\"", 1);
+    let (head, _) = text.split_once("[[rule]]").unwrap();
+    let rules_of = "[[rule]]\nname = \"FAST\"\nscore = 1\nwhen = \"median_interval(user.seen('2m'), '1s') < duration('4s')\"\n\
+        [[rule]]\nname = \"EVEN\"\nscore = 1\nwhen = \"user.seen('2m') >= 5 && interval_variation(user.seen('2m'), '1s') < 0.15\"\n";
+    let engine = Engine::ephemeral(plan(&format!("{head}{rules_of}")).unwrap()).unwrap();
+    let decide = |user: &str, seconds: i64| {
+        let decision = decide_at(&engine, hit(user, 1), DAY + Span::seconds(seconds));
+        rules(&decision).join(" ")
+    };
+    let told = |user: &str, times: &[i64]| -> Vec<String> {
+        times.iter().map(|seconds| decide(user, *seconds)).collect()
+    };
+    assert_eq!(told("robot", &[0, 10, 20, 30, 41, 50, 60]), ["", "", "", "", "", "EVEN", "EVEN"]);
+    assert_eq!(told("ann", &[0, 2, 31, 33, 35, 90, 91]), ["", "", "FAST", "", "FAST", "FAST", "FAST"]);
+    let last = decide_at(&engine, hit("robot", 1), DAY + Span::seconds(70));
+    let detail = &last.verdict.reasons[0].detail;
+    assert_eq!(detail, "user.seen('2m') = 7, interval_variation(user.seen('2m'), '1s') = 0.058");
+}
+
 #[test]
 fn reasons_show_what_was_read_of_buckets() {
     let all = "[[rule]]\nname = \"ALL\"\nscore = 0\nwhen = \"max_bucket(user.sent('2h'), '10m') < 500 && \

@@ -125,6 +125,12 @@ impl Checker<'_> {
             ("max_bucket", [count, width]) => self.buckets(BucketFunction::Max, count, width, range),
             ("empty_buckets", [count, width]) => self.buckets(BucketFunction::Empty, count, width, range),
             ("dispersion", [count, width]) => self.buckets(BucketFunction::Dispersion, count, width, range),
+            ("median_interval", [count, width]) => {
+                self.buckets(BucketFunction::MedianInterval, count, width, range)
+            }
+            ("interval_variation", [count, width]) => {
+                self.buckets(BucketFunction::IntervalVariation, count, width, range)
+            }
             ("rate", [count, per]) => self.rate(count, per),
             ("trend", [short, long]) => self.trend(short, long, None, range),
             ("trend", [short, long, at_least]) => self.trend(short, long, Some(at_least), range),
@@ -154,7 +160,9 @@ impl Checker<'_> {
                     "age" => "age(mail.date)",
                     "dispersion" => "dispersion(from.seen('2h'), '10m')",
                     "empty_buckets" => "empty_buckets(from.seen('2h'), '10m')",
+                    "interval_variation" => "interval_variation(from.seen('2h'), '10m')",
                     "max_bucket" => "max_bucket(from.seen('2h'), '10m')",
+                    "median_interval" => "median_interval(from.seen('2h'), '10m')",
                     "distance" => "distance(place, last('place'))",
                     "lookup" => "lookup('table', mail.from)",
                     "domain" => "domain(mail.from)",

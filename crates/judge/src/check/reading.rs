@@ -560,6 +560,8 @@ impl Checker<'_> {
             "max_bucket" => "write it as in `max_bucket(from.seen('2h'), '10m')`",
             "empty_buckets" => "write it as in `empty_buckets(from.seen('2h'), '10m')`",
             "dispersion" => "write it as in `dispersion(from.seen('2h'), '10m')`",
+            "median_interval" => "write it as in `median_interval(from.seen('2h'), '10m')`",
+            "interval_variation" => "write it as in `interval_variation(from.seen('2h'), '10m')`",
             _ => "divide other numbers with `/`; a ratio is `ratio(from.spam('1d'), from.seen('1d'), 20)`",
         };
         self.fail(range, format!("`{function}` takes counters of a kind"), help)

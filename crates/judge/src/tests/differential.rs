@@ -59,6 +59,7 @@ fn conditions() -> Text {
             "rate(from.spam('1d'), '3d')",
             "max_bucket(from.seen('1h'), '10m')",
             "dispersion(from.seen('1h'), '10m')",
+            "interval_variation(from.seen('1h'), '10m')",
             "trend(from.seen('1h'), from.seen('1d'), 2)",
             "model('spam')",
             "2",

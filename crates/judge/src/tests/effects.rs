@@ -2,7 +2,7 @@ use super::TestScope;
 use crate::effect;
 
 fn rendered(source: &str) -> String {
-    match effect::compile(source, &TestScope::new()) {
+    match effect::compile(source, &mut TestScope::new()) {
         Ok(effect) => effect.to_string(),
         Err(found) => found.render(source),
     }
@@ -21,7 +21,17 @@ fn effects_are_read_and_print_as_they_are_written() {
     check("add from.spam by 1", "add from.spam");
     check("add from.spam by 20", "add from.spam by 20");
     check("add user by -20 times share", "add user by -20 times share");
+    check("clear from.spam", "clear from.spam");
+    check("clear 'from.spam' ", "clear from.spam");
     check("notify 'on-call'", "notify \"on-call\"");
+}
+
+#[test]
+fn what_an_effect_clears_is_known_by_its_text() {
+    use crate::effect::cleared_counter;
+    assert_eq!(cleared_counter(" clear  from.spam"), Some(("from", "spam")));
+    assert_eq!(cleared_counter("clear \"mail.from.spam\""), Some(("mail.from", "spam")));
+    assert_eq!(["clear", "clear from", "add from.spam", ""].map(cleared_counter), [None; 4]);
 }
 
 #[test]
@@ -47,7 +57,7 @@ unknown effect `makr`
 unknown effect `ban`
   | ban ip
   | ^^^
-  = an effect begins with set, lift, mark, add or notify",
+  = an effect begins with set, lift, mark, add, clear or notify",
     );
     check(
         "mark ip as scanner",
@@ -184,12 +194,50 @@ a counter is named with its kind
   = write a whole number from 1 to 1000000",
     );
     check(
+        "clear from.spma",
+        r"
+unknown counter `spma`
+  | clear from.spma
+  |       ^^^^^^^^^
+  = did you mean `spam`?",
+    );
+    check(
+        "clear from",
+        r"
+a counter is named with its kind
+  | clear from
+  |       ^^^^
+  = write it as in `add ip.caught`",
+    );
+    check(
+        "mark contributors of cards as scanner for 1h",
+        r"
+nothing distinct is called `cards`
+  | mark contributors of cards as scanner for 1h
+  |                      ^^^^^",
+    );
+    check(
+        "clear limit logins",
+        r"
+there is no limit `logins`
+  | clear limit logins
+  |             ^^^^^^",
+    );
+    check(
+        "clear",
+        r"
+`clear` is not followed by what it needs
+  | clear
+  | ^^^^^
+  = write it as in `clear ip.caught` or `clear limit logins`",
+    );
+    check(
         "notify 'operators",
         r"
 the text is never closed
   | notify 'operators
   |        ^^^^^^^^^^",
     );
-    let long = effect::compile(&"a".repeat(513), &TestScope::new()).unwrap_err();
+    let long = effect::compile(&"a".repeat(513), &mut TestScope::new()).unwrap_err();
     assert_eq!(long.message, "an effect is at most 512 bytes long");
 }

@@ -287,7 +287,11 @@ fn is_float(node: &SyntaxNode, context: &OracleContext<'_>) -> bool {
         SyntaxKind::Arithmetic(_, sides) => is_float(&sides.0, context) || is_float(&sides.1, context),
         SyntaxKind::If(branches) => is_float(&branches.1, context) || is_float(&branches.2, context),
         SyntaxKind::Call(call) => match (call.name.as_str(), &call.target) {
-            ("double" | "ratio" | "rate" | "trend" | "model" | "group" | "dispersion", _) => true,
+            (
+                "double" | "ratio" | "rate" | "trend" | "model" | "group" | "dispersion"
+                | "interval_variation",
+                _,
+            ) => true,
             ("or", Some(target)) => is_float(target, context) || is_float(&call.args[0], context),
             _ => false,
         },
@@ -339,7 +343,7 @@ fn eval_call(call: &CallNode, context: &OracleContext<'_>) -> Option<Dynamic> {
             let ratio = column(&format!("ratio({short}, {long}, {least})"), false, context)?;
             finite(float(&ratio) * (long_seconds / short_seconds))
         }
-        ("max_bucket" | "dispersion", None) => {
+        ("max_bucket" | "dispersion" | "interval_variation", None) => {
             let SyntaxKind::Call(CallNode { name, target: Some(kind), args, .. }) = &call.args[0].kind else {
                 panic!("no counter")
             };

@@ -284,6 +284,10 @@ fn readings_are_asked_for_once_and_whole() {
     );
     check("dispersion(from.seen('2h'), '10m') < 0.5", &["dispersion(from.seen('2h'), '10m')"]);
     check(
+        "median_interval(from.seen('2h'), '60s') < duration('5m') && interval_variation(from.seen('2h'), '1m') < 0.1",
+        &["median_interval(from.seen('2h'), '1m')", "interval_variation(from.seen('2h'), '1m')"],
+    );
+    check(
         "estimated(max_bucket(from.seen('2h'), '10m')) || !has(dispersion(from.seen('2h'), '10m'))",
         &["estimated(max_bucket(from.seen('2h'), '10m'))", "dispersion(from.seen('2h'), '10m')"],
     );

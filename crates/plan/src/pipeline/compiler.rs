@@ -95,6 +95,7 @@ impl<'a> PipelineDraft<'a> {
                 reputations: Table::default(),
                 reputation_order: Vec::new(),
                 limits: Table::default(),
+                cleared_limits: Table::default(),
                 columns,
                 tables,
                 sets: sets.iter().map(|set| (set.name.clone(), Arc::clone(&set.set))).collect(),
@@ -211,7 +212,8 @@ impl<'a> PipelineDraft<'a> {
                     None => kinds.push(kind),
                 }
             }
-            let (draft, sound) = StatisticDraft::compile(name, view, schema, &said, problems);
+            let taken = self.taken_back_of(view, &said);
+            let (draft, sound) = StatisticDraft::compile(name, view, schema, (&said, &taken), problems);
             let index = self.statistics.push(draft);
             // Of one that is not sound nothing is kept.
             for kind in kinds.into_iter().filter(|_| sound) {
@@ -220,7 +222,13 @@ impl<'a> PipelineDraft<'a> {
                 kind.decimals = draft.decimals;
                 match &draft.kept {
                     DraftMeasure::Windows { amounts, value, .. } => {
-                        (kind.counters, kind.taken) = (draft.counters().to_vec().into(), draft.taken());
+                        kind.counters = draft.counters().to_vec().into();
+                        // What is cleared is taken back by nothing else.
+                        let is_of_feedback = |of: u8| {
+                            draft.counters().get(usize::from(of)).is_some_and(|name| said.contains(name))
+                        };
+                        let taken = draft.taken().into_iter();
+                        kind.taken = taken.filter(|(of, _)| is_of_feedback(*of)).collect();
                         (kind.amounts, kind.value) = (amounts.clone(), *value);
                     }
                     DraftMeasure::Aggregate { aggregate, value, takes_events } => {
@@ -230,6 +238,17 @@ impl<'a> PipelineDraft<'a> {
                 }
             }
         }
+    }
+
+    /// Returns the counters of a statistic of which something is taken back: those that feedback names, and those that effects
+    /// of rules clear, in whatever mode: the keys' cells are not to change with it.
+    fn taken_back_of(&self, statistic: ConfigView<'_>, said: &[String]) -> Vec<String> {
+        let keys = statistic.strings("keys");
+        let rules = self.document.list("rule");
+        let effects = rules.iter().flat_map(|view| view.strings("effects"));
+        let cleared = effects.filter_map(|(effect, _)| judge::cleared_counter(effect));
+        let cleared = cleared.filter(|(kind, _)| keys.iter().any(|(key, _)| key == kind));
+        said.iter().cloned().chain(cleared.map(|(_, counter)| counter.to_owned())).collect()
     }
 
     fn distincts(&mut self, schema: &Schema, problems: &mut ConfigProblems) {
@@ -266,6 +285,7 @@ impl<'a> PipelineDraft<'a> {
                 tier,
                 precision: approximate.then(|| given.unwrap_or(PRECISION)),
                 windows: vec![tier.width].into(),
+                keep: view.integer("keep").and_then(|keep| usize::try_from(keep).ok()).unwrap_or(0),
             };
             // A precision out of range was told of when the text was checked.
             match distinct.measure(distinct.windows.as_slice().to_vec()).check() {

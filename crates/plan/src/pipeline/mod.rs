@@ -153,6 +153,8 @@ pub struct Pipeline {
     pub reputation_order: Vec<TableIndex<ReputationPlan>>,
     /// The limits that rules ask for.
     pub limits: Table<RuleLimit>,
+    /// The limits that effects of rules clear. Events take from those alone that rules ask for.
+    pub cleared_limits: Table<RuleLimit>,
     /// The columns that the first two stages fill.
     pub columns: InputColumns,
     /// The tables in which values are looked up.
@@ -420,6 +422,8 @@ pub struct DistinctPlan {
     pub precision: Option<u8>,
     /// The windows that are read.
     pub windows: Table<Span>,
+    /// The number of the latest values of a key that a node remembers in clear text.
+    pub keep: usize,
 }
 
 /// A label that rules put on keys: the latest time until which it holds, as the greatest value of an aggregate.
@@ -448,7 +452,7 @@ impl LabelPlan {
     }
 }
 
-/// An effect of a rule that adds to statistics, its names resolved.
+/// An effect of a rule on statistics, its names resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EffectPlan {
     /// The event's keys of a label's kind have the label from now on.
@@ -475,6 +479,27 @@ pub enum EffectPlan {
         value: i64,
         /// True if the rule's share of it is added.
         by_share: bool,
+    },
+    /// A counter of the event's keys of a kind starts again from zero.
+    Clear {
+        /// The kind.
+        kind: TableIndex<KindPlan>,
+        /// The counter, by its number in the ledger.
+        counter: u8,
+    },
+    /// All that was taken from a limit is given back to the event's keys.
+    ClearLimit {
+        /// The limit among the pipeline's `cleared_limits`.
+        limit: TableIndex<RuleLimit>,
+    },
+    /// The latest values of a distinct count of the event have a label from now on.
+    MarkContributors {
+        /// The distinct count.
+        distinct: TableIndex<DistinctPlan>,
+        /// The label, whose kind has the fields of the count's values.
+        label: TableIndex<LabelPlan>,
+        /// The time for which it holds.
+        lasts: LabelSpan,
     },
 }
 

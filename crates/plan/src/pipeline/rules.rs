@@ -317,20 +317,41 @@ impl PipelineDraft<'_> {
     /// # Panics
     /// If a name means nothing: each was looked up when its rule was compiled.
     pub(crate) fn effects(&self) -> Table<Rule, Vec<EffectPlan>> {
-        let Pipeline { rules, kinds, labels, .. } = &self.pipeline;
+        let Pipeline { rules, kinds, distincts, labels, cleared_limits, .. } = &self.pipeline;
         let mark = |kind: &str, label: &str, (least, most)| {
             let is_meant = |plan: &LabelPlan| plan.name == *label && kinds[plan.of].name == *kind;
             let label = labels.position(is_meant).expect("rules compile only with labels that there are");
             Some(EffectPlan::Mark { label, lasts: LabelSpan { least, most } })
         };
+        let counter_of = |kind: &str, counter: &str| {
+            let kind = kinds.position(|plan| plan.name == *kind);
+            let found = kind.and_then(|kind| Some((kind, kinds[kind].counter(counter)?)));
+            found.expect("rules compile only with counters that there are")
+        };
         let resolve = |effect: &Effect| match effect {
             Effect::Mark { kind, label, lasts } => mark(kind, label, (*lasts, *lasts)),
             Effect::MarkBetween { kind, label, least, most } => mark(kind, label, (*least, *most)),
             Effect::Add { kind, counter, amount } => {
-                let kind = kinds.position(|plan| plan.name == *kind);
-                let found = kind.and_then(|kind| Some((kind, kinds[kind].counter(counter)?)));
-                let (kind, counter) = found.expect("rules compile only with counters that there are");
+                let (kind, counter) = counter_of(kind, counter);
                 Some(EffectPlan::Add { kind, counter, amount: *amount })
+            }
+            Effect::Clear { kind, counter } => {
+                let (kind, counter) = counter_of(kind, counter);
+                Some(EffectPlan::Clear { kind, counter })
+            }
+            Effect::MarkContributors { distinct, label, lasts } => {
+                let distinct = distincts.position(|plan| plan.name == *distinct);
+                let distinct = distinct.expect("rules compile only with distinct counts that there are");
+                let label = labels
+                    .position(|plan| plan.name == *label && kinds[plan.of].fields == distincts[distinct].of);
+                let label = label.expect("rules compile only with labels that there are");
+                let lasts = LabelSpan { least: *lasts, most: *lasts };
+                Some(EffectPlan::MarkContributors { distinct, label, lasts })
+            }
+            Effect::ClearLimit(name) => {
+                let limit = cleared_limits.position(|of| *of.limit.name == *name);
+                let limit = limit.expect("rules compile only with limits that there are");
+                Some(EffectPlan::ClearLimit { limit })
             }
             Effect::AddValue { kind, value, .. } | Effect::AddShare { kind, value, .. } => {
                 let kind = kinds.position(|plan| plan.name == *kind);

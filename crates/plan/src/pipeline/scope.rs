@@ -13,7 +13,7 @@ use super::draft::PipelineDraft;
 use super::functions;
 use super::model::ModelPlan;
 use super::reputation::ReputationPlan;
-use super::statistic::DraftMeasure;
+use super::statistic::{DraftMeasure, StatisticDraft};
 use super::{KindPlan, LabelPlan, ReadingSource, RuleLimit};
 use crate::config::{ConfigOrigin, ConfigProblems, expected, inside};
 
@@ -225,6 +225,63 @@ impl Scope for PlanScope<'_, '_, '_> {
             return Err(ScopeError::Unavailable(why));
         }
         self.counter_of(index, counter).map(|_| ())
+    }
+
+    fn clears(&self, kind: &str, counter: &str) -> Result<(), ScopeError> {
+        self.counter(kind, counter)?;
+        let (index, draft) = (self.kind(kind)?, &*self.draft);
+        let number = draft.pipeline.kinds[index].counter(counter);
+        let is_observed = draft.pipeline.kinds[index].observe.iter().any(|(of, _)| Some(*of) == number);
+        let is_of_feedback = draft.counters_of_feedback().contains(&counter);
+        let statistic = draft.statistic_of[index].map(|statistic| &draft.statistics[statistic]);
+        let taken = statistic.map(StatisticDraft::taken).unwrap_or_default();
+        let why = if is_observed {
+            "every event adds to it: clear a counter that rules add to, by `add KIND.COUNTER`"
+        } else if is_of_feedback {
+            "feedback adds to it, and takes that back itself: clear a counter that no class of [feedback] names"
+        } else if !taken.iter().any(|(of, _)| Some(*of) == number) {
+            "the pipeline does not keep what is taken back of it: let a rule in shadow clear it first, or post the \
+             candidate as the rules"
+        } else {
+            return Ok(());
+        };
+        Err(ScopeError::Unavailable(format!("`{kind}.{counter}` cannot be cleared: {why}")))
+    }
+
+    fn contributors(&self, distinct: &str, label: &str) -> Result<Span, ScopeError> {
+        let pipeline = &self.draft.pipeline;
+        let Some(plan) = pipeline.distincts.iter().find(|plan| plan.name == *distinct) else {
+            let help = expected(distinct, pipeline.distincts.iter().map(|plan| plan.name.as_str()));
+            return Err(ScopeError::Unavailable(format!("nothing distinct is called `{distinct}`: {help}")));
+        };
+        if plan.keep == 0 {
+            let why = format!("`{distinct}` remembers no values: add `keep = 16` to its [[distinct]]");
+            return Err(ScopeError::Unavailable(why));
+        }
+        if plan.members.is_some() {
+            let why = format!("`{distinct}` counts what feedback says, and events add no values to it");
+            return Err(ScopeError::Unavailable(why));
+        }
+        let is_of = |label: &LabelPlan| pipeline.kinds[label.of].fields == plan.of;
+        let found = pipeline.labels.iter().find(|known| known.name == *label && is_of(known));
+        found.map(|label| label.keep).ok_or_else(|| ScopeError::Label {
+            name: label.to_owned(),
+            known: pipeline
+                .labels
+                .iter()
+                .filter(|label| is_of(label))
+                .map(|plan| plan.name.clone())
+                .collect(),
+        })
+    }
+
+    fn clears_limit(&mut self, limit: &str) -> Result<(), ScopeError> {
+        let found = self.rule_limit(limit)?;
+        let cleared = &mut self.draft.pipeline.cleared_limits;
+        if cleared.position(|known| *known.limit.name == *limit).is_none() {
+            cleared.push(found);
+        }
+        Ok(())
     }
 
     fn is_fraction(&self, request: &ReadingRequest<'_>) -> bool {
@@ -468,6 +525,15 @@ impl PlanScope<'_, '_, '_> {
 
     /// The index of a limit whose fields are facts of the pipeline.
     fn limit(&mut self, name: &str) -> Result<TableIndex<RuleLimit>, ScopeError> {
+        let limit = self.rule_limit(name)?;
+        let used = &mut self.draft.pipeline.limits;
+        let known = used.position(|known| *known.limit.name == *name);
+        // Its condition is compiled once all that conditions can name is defined.
+        Ok(known.unwrap_or_else(|| used.push(limit)))
+    }
+
+    /// A limit with the facts that its key is made of.
+    fn rule_limit(&self, name: &str) -> Result<RuleLimit, ScopeError> {
         let limits = self.draft.limits;
         let Some(limit) = limits.iter().find(|limit| *limit.name == *name) else {
             let help = expected(name, limits.iter().map(|limit| &*limit.name));
@@ -483,10 +549,7 @@ impl PlanScope<'_, '_, '_> {
             };
             key.push(slot);
         }
-        let used = &mut self.draft.pipeline.limits;
-        let known = used.position(|known| *known.limit.name == *name);
-        // Its condition is compiled once all that conditions can name is defined.
-        Ok(known.unwrap_or_else(|| used.push(RuleLimit { limit: Arc::clone(limit), key, when: None })))
+        Ok(RuleLimit { limit: Arc::clone(limit), key, when: None })
     }
 
     /// The index of a label that the keys of a kind can have.

@@ -44,12 +44,13 @@ pub(crate) enum DraftMeasure {
 }
 
 impl<'a> StatisticDraft<'a> {
-    /// The statistic, and whether it can be kept; if not, it has been said why.
+    /// The statistic, and whether it can be kept; if not, it has been said why. Of its counters, feedback adds to those of the
+    /// first list, and something is taken back of those of the second.
     pub(crate) fn compile(
         name: &str,
         view: ConfigView<'a>,
         schema: &Schema,
-        said: &[String],
+        (said, taken): (&[String], &[String]),
         problems: &mut ConfigProblems,
     ) -> (StatisticDraft<'a>, bool) {
         let (kept, sound) = if view.is_given("aggregate") {
@@ -65,7 +66,7 @@ impl<'a> StatisticDraft<'a> {
             };
             (kept.unwrap_or(none), sound)
         } else {
-            windows(name, view, schema, said, problems)
+            windows(name, view, schema, (said, taken), problems)
         };
         let keys = view.strings("keys");
         let admit = view.table("admit").and_then(|view| {
@@ -144,7 +145,7 @@ fn windows(
     name: &str,
     view: ConfigView<'_>,
     schema: &Schema,
-    said: &[String],
+    (said, taken): (&[String], &[String]),
     problems: &mut ConfigProblems,
 ) -> (DraftMeasure, bool) {
     if view.is_given("observe") {
@@ -188,7 +189,7 @@ fn windows(
     let mut counters: Vec<String> =
         view.strings("counts").into_iter().map(|(name, _)| name.to_owned()).collect();
     let shown = counters.len();
-    let taken = counters.iter().filter(|name| said.contains(name));
+    let taken = counters.iter().filter(|name| taken.contains(name));
     let taken: Vec<String> = taken.map(|name| format!("{}{name}", Layout::TAKEN_BACK)).collect();
     counters.extend(taken);
     for (counter, origin) in view.strings("counts") {

@@ -129,12 +129,12 @@ pub struct EffectJson {
     pub rule: String,
     /// The effect as rules write it.
     pub effect: String,
-    /// Its first word: `set`, `lift`, `mark`, `add` or `notify`.
+    /// Its first word: `set`, `lift`, `mark`, `add`, `clear` or `notify`.
     pub verb: String,
     /// The action that was set or lifted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// The kind whose keys were marked or counted.
+    /// The kind whose keys were marked, counted or cleared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// The label.
@@ -149,6 +149,12 @@ pub struct EffectJson {
     /// The amount by which it went up, or that was added to the aggregate of the keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amount: Option<i64>,
+    /// The distinct count whose latest values were marked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distinct: Option<String>,
+    /// The limit that was cleared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
     /// The one who was notified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whom: Option<String>,
@@ -181,9 +187,19 @@ impl From<&judge::Consequence> for EffectJson {
                 amount: Some(i64::try_from(*amount).unwrap_or(i64::MAX)),
                 ..told
             },
+            Effect::Clear { kind, counter } => {
+                EffectJson { kind: Some(kind.clone()), counter: Some(counter.clone()), ..told }
+            }
             Effect::AddValue { kind, value, .. } | Effect::AddShare { kind, value, .. } => {
                 EffectJson { kind: Some(kind.clone()), amount: Some(*value), ..told }
             }
+            Effect::MarkContributors { distinct, label, lasts } => EffectJson {
+                distinct: Some(distinct.clone()),
+                label: Some(label.clone()),
+                lasts: Some(lasts.to_string()),
+                ..told
+            },
+            Effect::ClearLimit(limit) => EffectJson { limit: Some(limit.clone()), ..told },
             Effect::Notify(whom) => EffectJson { whom: Some(whom.clone()), ..told },
         }
     }

@@ -166,23 +166,31 @@ fn windows_are_strict_and_fold(ledger: &dyn Ledger) {
 
 fn buckets_are_read_one_by_one(ledger: &dyn Ledger) {
     let key = key(SPREAD, 550);
-    let summary = |max, filled, dispersion| BucketSummary { max, filled, dispersion };
+    let summary = |max, filled, dispersion, median_halves, variation| BucketSummary {
+        max,
+        filled,
+        dispersion,
+        median_halves,
+        variation,
+    };
     let check = |seconds, fine, coarse| {
         let outcomes = pollster::block_on(ledger.observe(&[request(vec![peek(key, at(seconds))])])).unwrap();
         let reading = outcomes.reading(0).unwrap();
         assert_eq!([reading.series(0), reading.series(1)], [fine, coarse], "at {seconds}");
     };
-    check(1239, summary(0, 0, None), summary(0, 0, None));
+    check(1239, summary(0, 0, None, None, None), summary(0, 0, None, None, None));
     for (seconds, amount) in [(1205, 2), (1215, 2), (1225, 2), (1239, 6)] {
         observe(ledger, &[request(vec![add(key, at(seconds), [(0, amount)])])]);
     }
-    check(1239, summary(6, 3, Some(1.0)), summary(12, 0, None));
-    check(1204, summary(2, 0, None), summary(12, 0, None));
-    check(1259, summary(6, 4, Some(2.0)), summary(12, 0, None));
-    check(1265, summary(6, 4, Some(2.0)), summary(12, 1, Some(9.0)));
+    // Of twelve events three follow one bucket behind the one before, and eight at once.
+    let one_minute = summary(12, 0, None, Some(0), None);
+    check(1239, summary(6, 3, Some(1.0), Some(0), Some(1.633)), one_minute);
+    check(1204, summary(2, 0, None, Some(0), None), one_minute);
+    check(1259, summary(6, 4, Some(2.0), Some(0), Some(1.633)), one_minute);
+    check(1265, summary(6, 4, Some(2.0), Some(0), Some(1.633)), summary(12, 1, Some(9.0), Some(0), None));
     // Those of the first minute are folded by now.
     observe(ledger, &[request(vec![add(key, at(1290), [(0, 6)])])]);
-    check(1325, summary(6, 1, Some(5.0)), summary(12, 2, Some(5.5)));
+    check(1325, summary(6, 1, Some(5.0), Some(0), None), summary(12, 2, Some(5.5), Some(0), Some(4.0)));
 }
 
 fn late_events_land_where_they_would_be(ledger: &dyn Ledger) {

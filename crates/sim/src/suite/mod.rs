@@ -28,6 +28,9 @@ pub const LAST: Kind = Kind(50);
 /// Counter `seen` as of [`MASS`], read by buckets: six of 10 s, and four of a minute.
 pub const SPREAD: Kind = Kind(51);
 
+/// Counters `seen` and `failed` as of [`MASS`], of which `failed` can be cleared.
+pub const FAILURES: Kind = Kind(52);
+
 /// The time this many seconds after 1970.
 pub fn at(seconds: i64) -> Time {
     Time::from_seconds(seconds)
@@ -57,6 +60,9 @@ pub fn catalog() -> Catalog {
     builder.add(SPACE, DISTINCT, statistic("rcpts", "from.rcpt", distinct)).unwrap();
     builder.add(SPACE, ONCE, statistic("once", "id", Measure::once(Span::minutes(1)))).unwrap();
     builder.add(SPACE, LAST, statistic("country", "user", Measure::last(Span::minutes(10)))).unwrap();
+    let failures =
+        windows(&["seen", "failed", "~failed"], &["10s x 6", "1m x 5"], &["20s", "1m", "5m"], None);
+    builder.add(SPACE, FAILURES, statistic("failures", "user", failures)).unwrap();
     let spread = Layout::new(
         vec!["seen".to_owned()],
         &["10s x 6", "1m x 5"].map(|tier| tier.parse().unwrap()),
@@ -89,6 +95,11 @@ pub fn pair(owner: Key, value: u64) -> Shingle {
 /// Adds to counters.
 pub fn add<const N: usize>(key: Key, time: Time, amounts: [(u8, u64); N]) -> Observation {
     Observation { key, time, add: Addition::Counters(CounterAmounts::from(amounts)) }
+}
+
+/// Clears counters.
+pub fn clear<const N: usize>(key: Key, time: Time, counters: [u8; N]) -> Observation {
+    Observation { key, time, add: Addition::Clear(counters.into_iter().collect()) }
 }
 
 /// Adds a value.

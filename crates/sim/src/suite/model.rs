@@ -62,13 +62,13 @@ fn shape(kind: Kind) -> (CellShape, Vec<String>) {
         }
         _ => unreachable!("{kind:?}"),
     };
-    (shape, measure.counters())
+    (shape, measure.shown())
 }
 
 /// Returns what each kind's readings sum: tier, bucket width, window, and whether whole periods are counted.
 fn readings(kind: Kind) -> Vec<(usize, i64, i64, bool)> {
     match kind {
-        MASS => vec![(0, 10, 20, false), (0, 10, 60, false), (1, 60, 300, false)],
+        MASS | FAILURES => vec![(0, 10, 20, false), (0, 10, 60, false), (1, 60, 300, false)],
         VISITS => vec![(0, 60, 120, false)],
         DISTINCT => vec![(0, 60, 60, true), (0, 60, 180, true)],
         _ => vec![],
@@ -225,6 +225,13 @@ impl HistoryOracle {
                         self.live(key).push((time, amounts.iter().collect()));
                     }
                 }
+                Addition::Clear(counters) => {
+                    if !duplicate {
+                        // As if nothing of it had ever been added; the key was seen all the same.
+                        let events = self.live(key).iter_mut();
+                        events.for_each(|(_, adds)| adds.retain(|(of, _)| !counters.has(usize::from(*of))));
+                    }
+                }
                 Addition::Distinct { pair } => {
                     let pair = Key { kind: Kind(key.kind.0 | 0x8000), shingle: *pair, ..key };
                     let bucket = time.bucket(Span::minutes(1));
@@ -245,7 +252,7 @@ impl HistoryOracle {
 }
 
 fn universe() -> Vec<Key> {
-    [MASS, VISITS, DISTINCT, ONCE, LAST]
+    [MASS, VISITS, DISTINCT, ONCE, LAST, FAILURES]
         .into_iter()
         .flat_map(|kind| (0..15).map(move |number| key(kind, number)))
         .collect()
@@ -269,11 +276,13 @@ fn random_request(random: &mut Random, now: i64) -> ObserveRequest {
     let mut observations = Vec::new();
     for _ in 0..random.below(5) {
         let (number, time) = (random.below(15), time(random));
-        observations.push(match random.below(12) {
+        observations.push(match random.below(15) {
             0..4 => add(key(MASS, number), time, [(0, random.below(3)), (1, random.below(2))]),
             4..6 => add(key(VISITS, number), time, [(0, 1)]),
             6..9 => distinct(key(DISTINCT, number), time, random.below(6)),
             9 => peek(key([MASS, VISITS, DISTINCT, LAST][random.below(4) as usize], number), time),
+            12..14 => add(key(FAILURES, number % 4), time, [(0, 1), (1, random.below(3))]),
+            14 => clear(key(FAILURES, number % 4), time, [1]),
             _ => {
                 last(key(LAST, number), time, ["AT", "DE", "FR", "a longer value"][random.below(4) as usize])
             }

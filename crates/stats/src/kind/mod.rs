@@ -49,7 +49,7 @@ use last::{LastValueForm, RegisterPlan};
 use mark::MarkForm;
 use series::BucketSeries;
 use window_take::WindowTake;
-use windows::{CounterAmounts, Layout, TimelineBucket, WindowsPlan};
+use windows::{CounterAmounts, CounterSet, Layout, TimelineBucket, WindowsPlan};
 
 /// The configuration of a statistic.
 pub(crate) trait StatisticForm {
@@ -166,6 +166,11 @@ pub(crate) trait CellOperations {
     /// Adds the values of the reading of another cell of the same key, as of the same time. What no two readings tell
     /// together stays as it is.
     fn add_reading(&self, _out: &mut [u64], _other: &[u64]) {}
+
+    /// Makes the values of a reading those of a key of which counters were cleared; returns whether any changed.
+    fn clear_reading(&self, _out: &mut [u64], _counters: CounterSet) -> bool {
+        false
+    }
 
     /// Decides what an addition comes to. Additions of other statistics come to nothing.
     fn change<'a>(&self, add: &'a Addition, context: &ObservationContext<'_>) -> StatisticChange<'a>;
@@ -386,6 +391,12 @@ macro_rules! statistics {
             /// Series stay as they are, as their sum-ups do not tell the buckets.
             pub(crate) fn add_reading(&self, out: &mut [u64], other: &[u64]) {
                 match &self.0 { $(CellPlanKind::$name(plan) => CellOperations::add_reading(plan, out, other),)* }
+            }
+
+            /// Makes the values of a reading those of a key of which counters were cleared, and returns whether any
+            /// changed. Series stay as they are, as what was added later is in their buckets, too.
+            pub(crate) fn clear_reading(&self, out: &mut [u64], counters: CounterSet) -> bool {
+                match &self.0 { $(CellPlanKind::$name(plan) => CellOperations::clear_reading(plan, out, counters),)* }
             }
 
             /// Puts an estimate of the number of events into the reading of a key that has no cell: into an aggregate's
@@ -654,6 +665,8 @@ pub enum StatisticChange<'a> {
         /// The time of the take.
         taken: Option<Time>,
     },
+    /// Counters that start again from zero, see [`Addition::Clear`].
+    Clear(CounterSet),
     /// An event of an aggregate, and so many sightings before it that a sketch has counted.
     Value {
         /// The time of the change.
@@ -728,6 +741,10 @@ pub enum Addition {
         /// first, so that the rest counts for longer rather than for less long.
         taken: Option<Time>,
     },
+    /// Counters of a [`Measure::Windows`] start again from zero: of each bucket, all that is left is taken back. Only those of
+    /// which something can be taken back, see [`crate::Layout`]. It counts no event and makes no cell. What is cleared is what
+    /// is known where it is decided: nodes that clear at once each take back all that they know.
+    Clear(CounterSet),
     /// A change of the bucket of a [`Measure::Gcra`].
     Flow(GcraOperation),
     /// A value of a [`Measure::Distinct`] or [`Measure::Approx`]; the key is the owner's.
@@ -756,7 +773,7 @@ impl Addition {
 
     /// Returns whether it is one more event of its key.
     pub fn is_sighting(&self) -> bool {
-        self.adds() && !matches!(self, Addition::Lower(_))
+        self.adds() && !matches!(self, Addition::Lower(_) | Addition::Clear(_))
     }
 
     /// Returns whether a key that has no cell gets one.

@@ -256,6 +256,11 @@ impl StatisticForm for Layout {
                 if has_share { Ok(()) } else { Err("one sub-window has no share") }
             }
             Addition::GiveBack { .. } if self.is_limit() => Ok(()),
+            Addition::Clear(counters) if !self.is_limit() => {
+                let taken = StatisticForm::taken(self).into_iter().collect::<CounterSet>();
+                let fits = counters.with(taken) == taken;
+                if fits { Ok(()) } else { Err("it does not hold what is taken back of the counter") }
+            }
             Addition::Counters(amounts) => {
                 // Those that hold what was taken back are in no reading, and can be added to.
                 let fits = amounts.iter().all(|(counter, _)| usize::from(counter) < self.counters.len());
@@ -348,6 +353,41 @@ impl FromIterator<(u8, u64)> for CounterAmounts {
 impl<const N: usize> From<[(u8, u64); N]> for CounterAmounts {
     fn from(amounts: [(u8, u64); N]) -> CounterAmounts {
         amounts.into_iter().collect()
+    }
+}
+
+/// A set of counters, by their indices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CounterSet(u64);
+
+impl CounterSet {
+    /// The set of these bits: bit by counter.
+    pub fn from_bits(bits: u64) -> CounterSet {
+        CounterSet(bits)
+    }
+
+    /// The bits, by counter.
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Returns whether it has a counter.
+    #[inline]
+    pub fn has(self, counter: usize) -> bool {
+        counter < 64 && self.0 >> counter & 1 == 1
+    }
+
+    /// The counters of both sets.
+    pub fn with(self, other: CounterSet) -> CounterSet {
+        CounterSet(self.0 | other.0)
+    }
+}
+
+impl FromIterator<u8> for CounterSet {
+    /// The set of these counters. Cells have no more than 64.
+    fn from_iter<I: IntoIterator<Item = u8>>(counters: I) -> CounterSet {
+        let bit = |counter: u8| 1u64.checked_shl(u32::from(counter)).unwrap_or(0);
+        CounterSet(counters.into_iter().fold(0, |bits, counter| bits | bit(counter)))
     }
 }
 
@@ -1428,6 +1468,15 @@ impl CellOperations for WindowsPlan {
         out.iter_mut().zip(other).take(sums).for_each(|(sum, other)| *sum = sum.saturating_add(*other));
     }
 
+    fn clear_reading(&self, out: &mut [u64], counters: CounterSet) -> bool {
+        let mut has_changed = false;
+        let sums = out.iter_mut().take(self.windows.len() * self.shown).enumerate();
+        for (_, sum) in sums.filter(|(at, _)| counters.has(at % self.shown)) {
+            has_changed |= std::mem::take(sum) > 0;
+        }
+        has_changed
+    }
+
     #[inline]
     fn change<'a>(&self, add: &'a Addition, context: &ObservationContext<'_>) -> StatisticChange<'a> {
         let ObservationContext { time, last, values, origin, sightings } = *context;
@@ -1452,6 +1501,7 @@ impl CellOperations for WindowsPlan {
             Addition::GiveBack { amount, taken } if last.is_some() => {
                 StatisticChange::GiveBack { now: add.as_of(time, last), amount: *amount, taken: *taken }
             }
+            Addition::Clear(counters) if last.is_some() => StatisticChange::Clear(*counters),
             _ => StatisticChange::Nothing,
         }
     }
@@ -1462,6 +1512,7 @@ impl CellOperations for WindowsPlan {
             StatisticChange::Counters(time, amounts, times) => self.add(room, *time, amounts.times(*times)),
             StatisticChange::Used(time, amount) => self.add(room, *time, [(0, *amount)]),
             StatisticChange::GiveBack { now, amount, taken } => self.give_back(room, *now, *amount, *taken),
+            StatisticChange::Clear(counters) => self.clear(room, *counters),
             _ => {}
         }
     }
@@ -1636,7 +1687,7 @@ impl CellOperations for WindowsPlan {
 
     /// Adds what the cell of another layout has seen. `sources` says which of its counters each counter was. A bucket
     /// goes into the finest tier whose width is its own, or where the counters are plain sums a multiple of it; what fits in none is
-    /// dropped.
+    /// dropped. Of a counter of which nothing can be taken back any more goes what is left.
     fn translate(
         &self,
         room: &mut impl CellBuffer,
@@ -1646,7 +1697,6 @@ impl CellOperations for WindowsPlan {
     ) {
         let Some(seen) = CellHead::read(words) else { return };
         let (mut head, newest) = self.open(room, seen.first, seen.last);
-        let theirs = old.fine.width.floor(seen.last);
         let target = |width: i64| {
             let fits = |ring: &BucketRing| {
                 let to = ring.width.by();
@@ -1659,19 +1709,27 @@ impl CellOperations for WindowsPlan {
         };
         let targets =
             [Some(&old.fine), old.coarse.as_ref()].map(|ring| ring.and_then(|ring| target(ring.width.by())));
-        old.for_each(words, &seen, |slot, counter, amount| {
-            let (coarse, bucket) = old.bucket_of(theirs, slot);
-            let Some((coarse, ratio)) = targets[usize::from(coarse)] else { return };
+        let lost = (old.shown..).zip(&old.taken).filter(|(counter, _)| !sources.contains(&Some(*counter)));
+        let lost: Vec<(usize, usize)> = lost.map(|(counter, of)| (counter, usize::from(*of))).collect();
+        for (coarse, bucket, mut counts) in old.placed(words) {
+            for (counter, of) in &lost {
+                let taken = counts.get(*counter).copied().unwrap_or(0);
+                if let Some(count) = counts.get_mut(*of) {
+                    *count = count.saturating_sub(taken);
+                }
+            }
+            let Some((coarse, ratio)) = targets[usize::from(coarse)] else { continue };
             let bucket = bucket.div_euclid(ratio);
             let slot =
                 if coarse { self.coarse_slot_of(bucket, newest) } else { self.slot_of(bucket, newest) };
-            let Some(slot) = slot else { return };
+            let Some(slot) = slot else { continue };
             for (to, source) in sources.iter().enumerate().take(self.counters) {
-                if *source == Some(counter) {
+                let amount = source.and_then(|source| counts.get(source).copied()).unwrap_or(0);
+                if amount > 0 {
                     self.put(room, &mut head, self.place(slot, to), amount);
                 }
             }
-        });
+        }
         head.write(room.words_mut());
     }
 }
@@ -1698,6 +1756,23 @@ impl WindowsPlan {
         }
     }
 
+    /// Takes back all that is left of counters, bucket by bucket.
+    fn clear(&self, room: &mut impl CellBuffer, counters: CounterSet) {
+        let mut back = vec![0; self.counters];
+        for (coarse, bucket, counts) in self.placed(room.words()) {
+            let count = |at: usize| counts.get(at).copied().unwrap_or(0);
+            for (into, of) in (self.shown..).zip(self.taken.iter().map(|of| usize::from(*of))) {
+                let left = count(of).saturating_sub(count(into));
+                if let Some(back) = back.get_mut(into) {
+                    *back = if counters.has(of) { left } else { 0 };
+                }
+            }
+            if back.iter().any(|amount| *amount > 0) {
+                self.put_row(room, coarse, bucket, &back);
+            }
+        }
+    }
+
     /// See [`interpolated`](super::window_take::interpolated).
     #[inline]
     fn interpolated(&self, whole: u64, newer: u64, now: Time) -> u64 {
@@ -1720,13 +1795,6 @@ impl CellPlan {
         if let Some(plan) = self.windows() {
             plan.add(room, time, amounts);
         }
-    }
-
-    /// Takes back so much of what a limit's cell has counted: of the bucket that `at` falls into, or else of the buckets
-    /// that the window reaches as of `now`, the oldest first. Never more of a bucket than it has. Other statistics do not
-    /// change. Allocates.
-    pub fn give_back(&self, room: &mut impl CellBuffer, now: Time, amount: u64, at: Option<Time>) {
-        self.apply(room, &StatisticChange::GiveBack { now, amount, taken: at });
     }
 
     /// The windowed form.

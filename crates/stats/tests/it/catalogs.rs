@@ -78,6 +78,32 @@ fn cells_are_translated_when_the_layout_changes() {
 }
 
 #[test]
+fn what_was_cleared_stays_so_when_no_rule_clears_any_more() {
+    let layout =
+        |counters: &[&str]| with_mass(windows(counters, &["10s x 6", "1m x 5"], &["20s", "5m"], None));
+    let (clearable, plain) = (layout(&["seen", "failed", "~failed"]), layout(&["seen", "failed"]));
+    let key = key(MASS, 1);
+    let ledger = open(&MemoryDevice::new(), plain.clone()).unwrap();
+    let read = || {
+        let reading = observe_one(&ledger, request(vec![peek(key, at(1305))])).readings.remove(0);
+        [reading.sum(0, 1), reading.sum(1, 1), reading.sum(1, 0)]
+    };
+    let fail = |seconds| _ = observe(&ledger, &[request(vec![add(key, at(seconds), [(0, 1), (1, 1)])])]);
+    let refused = pollster::block_on(ledger.observe(&[request(vec![clear(key, at(1300), [1])])]));
+    assert!(matches!(refused, Err(LedgerError::Unfit { .. })), "{refused:?}");
+    [1100, 1200, 1300].into_iter().for_each(fail);
+    ledger.set_catalog(clearable.clone()).unwrap();
+    assert_eq!(read(), [1, 3, 3]);
+    observe(&ledger, &[request(vec![clear(key, at(1300), [1])])]);
+    assert_eq!(read(), [0, 0, 3]);
+    fail(1302);
+    ledger.set_catalog(plain).unwrap();
+    assert_eq!(read(), [1, 1, 4]);
+    ledger.set_catalog(clearable).unwrap();
+    assert_eq!(read(), [1, 1, 4]);
+}
+
+#[test]
 fn a_kind_that_would_change_its_form_is_refused() {
     let layout = || windows(&["seen"], &["10s x 6"], &[], None);
     let device = MemoryDevice::new();

@@ -211,7 +211,8 @@ pub(super) const RULE: Section = Section {
             SettingType::List(&SettingType::Text),
             None,
             "Effects beside the score: `set ACTION`, `lift ACTION`, `mark KIND as LABEL for TIME`, `mark \
-            KIND as LABEL for TIME to TIME`, `add KIND.COUNTER`, `add KIND.COUNTER by NUMBER`, `notify NAME`",
+            KIND as LABEL for TIME to TIME`, `add KIND.COUNTER`, `add KIND.COUNTER by NUMBER`, \
+            `clear KIND.COUNTER`, `clear limit NAME`, `mark contributors of DISTINCT as LABEL for TIME`, `notify NAME`",
         ),
         setting("owner", SettingType::Text, None, "Owner, for people"),
         setting("expires", SettingType::Time, None, "Event time from which it is off"),

@@ -200,6 +200,12 @@ pub(super) const DISTINCT: Section = Section {
             None,
             "For `approximate`; default 12. Standard error `1.04 / sqrt(2^precision)`: 1.6 % for 12",
         ),
+        setting(
+            "keep",
+            SettingType::Integer(1, 64),
+            None,
+            "Latest values of each key that the node remembers in clear text, for `mark contributors of`. Default: none",
+        ),
     ],
 };
 
