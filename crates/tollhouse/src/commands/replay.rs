@@ -280,7 +280,7 @@ impl RemotePipeline {
         let pipelines = match client.pipelines() {
             Ok(known) => known.pipelines,
             // A token that may only have events decided does not see them.
-            Err(CallError::Refused(_)) if args.format != LogFileFormat::Log => return Ok(unknown()),
+            Err(CallError::Refused(..)) if args.format != LogFileFormat::Log => return Ok(unknown()),
             Err(error) => return Err(error.into()),
         };
         let is_wanted = |known: &&PipelineJson| match args.pipeline.as_deref() {

@@ -151,6 +151,19 @@ fn the_log_of_a_program_is_replayed_by_the_patterns_of_its_pipeline() {
     assert!(refused.stderr.contains("reads json"), "{}", refused.stderr);
 }
 
+/// The same log as if it were of the last hour: a server counts nothing for long ago.
+fn of_today(log: &str) -> String {
+    let begin = jiff::Timestamp::now() - jiff::SignedDuration::from_mins(55);
+    (0..60).fold(log.to_owned(), |log, minute: i64| {
+        let time = begin + jiff::SignedDuration::from_mins(minute);
+        let day = time.strftime("%Y-%m-%d");
+        let at = time.strftime("%H:%M:");
+        log.replace(&format!("17/May/2026:09:{minute:02}:"), &time.strftime("%d/%b/%Y:%H:%M:").to_string())
+            .replace(&format!("2026-05-17T09:{minute:02}:"), &format!("{day}T{at}"))
+            .replace(&format!("2026-05-17 09:{minute:02}:"), &format!("{day} {at}"))
+    })
+}
+
 /// A server is asked what its pipeline reads, and gets the events of lines that it could not read by themselves.
 #[test]
 fn a_server_decides_on_whatever_is_replayed_in_memory() {
@@ -159,13 +172,11 @@ fn a_server_decides_on_whatever_is_replayed_in_memory() {
     std::fs::write(data.path().join("tollhouse.toml"), both).unwrap();
     std::fs::write(data.path().join("sshd.toml"), "preset = \"sshd\"\n").unwrap();
     let server = Server::start(&data.path(), &[]);
-    let check = |pipeline: &str, log: &str, code: i32| {
-        let ran = run(["replay", "--pipeline", pipeline, "--server", &server.url, "-"], log).expect(code);
-        assert!(
-            ran.stdout.contains("Flagged addresses") && ran.stdout.contains("192.0.2.7"),
-            "{}",
-            ran.stdout
-        );
+    let check = |pipeline: &str, log: &str, code: i32, events: &str| {
+        let args = ["replay", "--pipeline", pipeline, "--server", &server.url, "-"];
+        let ran = run(args, &of_today(log)).expect(code);
+        let is_flagged = ran.stdout.contains("Flagged addresses") && ran.stdout.contains("192.0.2.7");
+        assert!(is_flagged && ran.stderr.contains(events), "{}{}", ran.stdout, ran.stderr);
         ran
     };
     let [docker, runtime] = in_containers(&log());
