@@ -338,6 +338,10 @@ impl LogLineReader {
                 if gained {
                     session.is_pending = false;
                 }
+                // A line that names who did it stands for itself: no form of an earlier address may go before its own.
+                if ADDRESS_FIELDS.iter().any(|name| is_set(&fields, name)) {
+                    ADDRESS_FIELDS.iter().for_each(|name| _ = session.fields.remove(*name));
+                }
                 session.fields.append(&mut fields);
                 session
             }
@@ -411,6 +415,9 @@ impl LogLineState {
         self.sessions.insert(id, session);
     }
 }
+
+/// The forms of an address in a line, of which [`who`] takes the first that there is.
+const ADDRESS_FIELDS: [&str; 4] = ["ip4", "ip6", "cidr", "dns"];
 
 fn is_set(fields: &BTreeMap<Arc<str>, String>, name: &str) -> bool {
     fields.get(name).is_some_and(|text| !text.is_empty())
@@ -551,6 +558,7 @@ mod tests {
             "^bad password",
             r"^(?P<nofail>connect) from (?P<ip4>\S+)",
             r"^user (?P<user>\S+) failed",
+            r"^refused (?P<ip6>[0-9a-f:]+)",
             r"^(?P<mlfforget>(?P<mlfgained>accepted)) (?P<user>\S+)",
         ];
         let reader = reader(Some(prefix), &patterns, &[], 1);
@@ -571,6 +579,11 @@ mod tests {
         check(
             &["h x[1]: connect from 1.1.1.1", "h x[1]: accepted me", "h x[1]: bad password"],
             &["Harmless", "Harmless", "Pending"],
+        );
+        // The address of a line goes before an earlier one's, in whatever form that was.
+        check(
+            &["h x[1]: connect from 1.1.1.1", "h x[1]: refused 2001:db8::1", "h x[1]: bad password"],
+            &["Harmless", "2001:db8::1", "2001:db8::1"],
         );
         // Another name was tried before.
         check(

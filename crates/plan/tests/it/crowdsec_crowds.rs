@@ -22,7 +22,10 @@ const NEEDED: [&str; 2] =
     ["parsers/s02-enrich/crowdsecurity/http-logs.yaml", "scenarios/crowdsecurity/http-probing.yaml"];
 /// Scenarios that people and programs without any harm in mind overflow, in CrowdSec too.
 const STRICT: &[(&str, &str)] = &[
-    ("LePresidente/http-generic-401-bf", "six answers of 401, which servers that federate get, too"),
+    (
+        "LePresidente/http-generic-401-bf",
+        "six POSTs answered by 401 within ten seconds each, which servers that federate get, too",
+    ),
     ("baudneo/zoneminder_cve-2022-39290", "one request with `action=` anywhere, as WordPress's editors send"),
     (
         "crowdsecurity/http-bf-wordpress_bf_xmlrpc",
