@@ -61,7 +61,7 @@ pub struct SilentAnswer {
     pub body: String,
     /// The time from the request on in which the application answers at best.
     pub earliest: Duration,
-    /// The same at worst.
+    /// The time in which it does at worst.
     pub latest: Duration,
 }
 

@@ -87,7 +87,7 @@ pub(crate) fn open(
 
 /// The wrapping of a file's lines, by its first one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LogWrapping {
+enum LogShell {
     /// None: each line stands alone.
     Plain,
     /// A heading names the fields of those behind it.
@@ -96,16 +96,16 @@ enum LogWrapping {
     Container(LogEnvelope),
 }
 
-impl LogWrapping {
-    fn of(reader: &mut dyn BufRead) -> io::Result<LogWrapping> {
+impl LogShell {
+    fn of(reader: &mut dyn BufRead) -> io::Result<LogShell> {
         let first = reader.fill_buf()?;
         let head = String::from_utf8_lossy(&first[..first.len().min(CONTAINER_HEAD_BYTES)]);
         let is_of_runtime = head.contains(" stdout ") || head.contains(" stderr ");
         Ok(match &*head {
-            head if head.starts_with('#') => LogWrapping::Heading,
-            head if head.starts_with(DOCKER_HEAD) => LogWrapping::Container(LogEnvelope::Docker),
-            _ if is_of_runtime => LogWrapping::Container(LogEnvelope::Cri),
-            _ => LogWrapping::Plain,
+            head if head.starts_with('#') => LogShell::Heading,
+            head if head.starts_with(DOCKER_HEAD) => LogShell::Container(LogEnvelope::Docker),
+            _ if is_of_runtime => LogShell::Container(LogEnvelope::Cri),
+            _ => LogShell::Plain,
         })
     }
 }
@@ -118,16 +118,16 @@ pub(crate) fn ordered_reader(
     form: LineFormat,
     reader: &mut dyn BufRead,
 ) -> io::Result<Option<SourceLineReader>> {
-    let wrapping = LogWrapping::of(reader)?;
+    let wrapping = LogShell::of(reader)?;
     let format = match patterns {
         Some(mut settings) => {
-            if let (LogEnvelope::Lines, LogWrapping::Container(envelope)) = (settings.envelope, wrapping) {
+            if let (LogEnvelope::Lines, LogShell::Container(envelope)) = (settings.envelope, wrapping) {
                 settings.envelope = envelope;
             }
             let stream = settings.open(machine_zone()).map_err(io::Error::other)?;
             SourceLineFormat::Log(Box::new(stream))
         }
-        None if form == LineFormat::Json || wrapping == LogWrapping::Plain => return Ok(None),
+        None if form == LineFormat::Json || wrapping == LogShell::Plain => return Ok(None),
         None => SourceLineFormat::AccessLog(own_format),
     };
     Ok(Some(SourceLineReader::new(format, machine_zone())))
@@ -358,13 +358,13 @@ mod tests {
 
     #[test]
     fn the_first_line_tells_how_a_file_is_wrapped() {
-        let check = |text: &str, expected: LogWrapping| {
-            assert_eq!(LogWrapping::of(&mut text.as_bytes()).unwrap(), expected, "{text}");
+        let check = |text: &str, expected: LogShell| {
+            assert_eq!(LogShell::of(&mut text.as_bytes()).unwrap(), expected, "{text}");
         };
-        check("", LogWrapping::Plain);
-        check("192.0.2.7 - - [", LogWrapping::Plain);
-        check("#Software: IIS", LogWrapping::Heading);
-        check(r#"{"log":"a\n"}"#, LogWrapping::Container(LogEnvelope::Docker));
-        check("2026-05-17T09:00:00.1Z stdout F a", LogWrapping::Container(LogEnvelope::Cri));
+        check("", LogShell::Plain);
+        check("192.0.2.7 - - [", LogShell::Plain);
+        check("#Software: IIS", LogShell::Heading);
+        check(r#"{"log":"a\n"}"#, LogShell::Container(LogEnvelope::Docker));
+        check("2026-05-17T09:00:00.1Z stdout F a", LogShell::Container(LogEnvelope::Cri));
     }
 }

@@ -151,7 +151,7 @@ fn the_log_of_a_program_is_replayed_by_the_patterns_of_its_pipeline() {
     assert!(refused.stderr.contains("reads json"), "{}", refused.stderr);
 }
 
-/// The same log as if it were of the last hour: a server counts nothing for long ago.
+/// Moves a log to the last hour: a server counts nothing for long ago.
 fn of_today(log: &str) -> String {
     let begin = jiff::Timestamp::now() - jiff::SignedDuration::from_mins(55);
     (0..60).fold(log.to_owned(), |log, minute: i64| {

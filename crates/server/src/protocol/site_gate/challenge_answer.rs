@@ -21,6 +21,8 @@ pub(crate) const BASE: &str = "/.tollhouse/";
 pub(crate) const PASS_COOKIE: &str = "tollhouse-pass";
 /// Tells a proxy that shows pages of its own the challenge, and a program why it is refused.
 pub(crate) const CHALLENGE: HeaderName = HeaderName::from_static("tollhouse-challenge");
+/// The status that a refusal is meant to have where the proxy knows 401 and 403 only.
+pub(crate) const STATUS: HeaderName = HeaderName::from_static("tollhouse-status");
 /// Longest cookie fields that are looked through.
 const COOKIE_BYTES_MAX: usize = 16 << 10;
 

@@ -9,9 +9,10 @@ pub(crate) mod silent_answer;
 mod visitor_identity;
 
 pub(crate) use self::challenge_answer::{
-    BASE, CHALLENGE, PASS_COOKIE, challenge_page as page, cookie, seconds, shown_page, spoken, wants_page,
+    BASE, CHALLENGE, PASS_COOKIE, STATUS, challenge_page as page, cookie, seconds, shown_page, spoken,
+    wants_page,
 };
 pub(crate) use self::forwarded_request::ForwardedRequest;
 #[cfg(feature = "grpc")]
 pub(crate) use self::question::SILENT;
-pub(crate) use self::question::{GateQuestion, NOT_LET_THROUGH, STATUS, refused, undecided};
+pub(crate) use self::question::{GateQuestion, NOT_LET_THROUGH, refused, undecided};

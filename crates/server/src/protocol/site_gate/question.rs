@@ -14,7 +14,7 @@ use event::Event;
 use judge::Action;
 use plan::{ForwardPlan, ForwardSource, Plan};
 
-use super::challenge_answer::{CHALLENGE, challenge_page, cookie, handed, shown_pass, wants_page};
+use super::challenge_answer::{CHALLENGE, STATUS, challenge_page, cookie, handed, shown_pass, wants_page};
 use super::forwarded_request::ForwardedRequest;
 use super::silent_answer;
 use super::visitor_identity::{self, VisitedTarget};
@@ -27,8 +27,6 @@ use crate::protocol::limit_group::{LimitGroup, limit_fields};
 
 /// Tells the application, through the proxy, that a request that passes is to be done silently nothing about.
 pub(crate) const SILENT: HeaderName = HeaderName::from_static("tollhouse-silent");
-/// The status that a refusal is meant to have where the proxy knows 401 and 403 only.
-pub(crate) const STATUS: HeaderName = HeaderName::from_static("tollhouse-status");
 
 pub(crate) const NOT_LET_THROUGH: &str = "The request is not let through";
 

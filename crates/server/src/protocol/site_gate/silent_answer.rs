@@ -7,7 +7,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use plan::{ForwardPlan, SilentAnswer};
 
-use super::question::STATUS;
+use super::challenge_answer::STATUS;
 
 /// The status of a refusal where a proxy hands on any other than a 2xx.
 const HANDED_ON: u16 = StatusCode::TOO_MANY_REQUESTS.as_u16();
