@@ -112,8 +112,8 @@ fn who_fails_too_often_is_banned() {
     let old =
         "2026-01-05T10:00:00Z host sshd[7]: Failed password for root from 192.0.2.6 port 22\n".repeat(5);
     // Who has a /64 goes from address to address, and is one all the same.
-    let hops: String = ["1", "2", "3"].map(|host| failed(&format!("2001:db8:0:7::{host}"))).concat();
-    fs::write(logs.join("auth.log"), old + &failed("192.0.2.4").repeat(3) + &hops).unwrap();
+    let addresses: String = ["1", "2", "3"].map(|host| failed(&format!("2001:db8:0:7::{host}"))).concat();
+    fs::write(logs.join("auth.log"), old + &failed("192.0.2.4").repeat(3) + &addresses).unwrap();
     let old = "2026-01-05T10:00:00Z denied 192.0.2.8\n";
     fs::write(logs.join("web.log"), format!("{old}{} denied 192.0.2.5\n", now())).unwrap();
     wait_until("bans of both logs", || {
