@@ -76,7 +76,8 @@ fuzz_target!(|bytes: &[u8]| {
             plan.apply(room, &StatisticChange::Last(time, &amount.to_string()));
             let sum = amount.cast_signed();
             plan.add_evidence(room, time, Evidence { bad: sum >> 40, good: sum % 7, weight: sum });
-            plan.give_back(room, time, amount / 2, (step % 2 == 0).then_some(time));
+            let taken = (step % 2 == 0).then_some(time);
+            plan.apply(room, &StatisticChange::GiveBack { now: time, amount: amount / 2, taken });
             plan.flow(
                 room,
                 time,

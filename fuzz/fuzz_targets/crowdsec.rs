@@ -28,14 +28,24 @@ fuzz_target!(|raw: &[u8]| {
     let files = CrowdsecFiles(files.map(|(path, text)| (path.to_owned(), text.to_owned())).into());
     let mut problems = Vec::new();
     let selection = CrowdsecSelection::all(&files);
-    let mut pipeline =
-        CrowdsecPipeline::live(&files, &selection, CrowdsecDataFiles::default(), &mut problems);
+    let mut pipeline = CrowdsecPipeline::live(
+        &files,
+        &selection,
+        CrowdsecDataFiles::default(),
+        logs::IPV6_PREFIX,
+        &mut problems,
+    );
     for (number, line) in lines.lines().enumerate() {
         let line = CrowdsecLine { raw: Arc::from(line), ..CrowdsecLine::default() };
         let reading = pipeline.read(line, 1_700_000_000_000_000_000 + number as i64);
         assert!(reading.overflows.len() <= 64);
     }
-    let import = plan::formats::crowdsec::read(&files, CrowdsecDataFiles::default(), "/etc/crowdsec");
+    let import = plan::formats::crowdsec::read(
+        &files,
+        CrowdsecDataFiles::default(),
+        "/etc/crowdsec",
+        logs::IPV6_PREFIX,
+    );
     let config = plan::Config::from_text("import", &import.text, &plan::Overrides::default());
     assert!(plan::Plan::compile(&config).is_ok(), "{}", import.text);
 });

@@ -21,6 +21,6 @@ fuzz_target!(|raw: &[u8]| {
     let files = [("jail.conf", first), ("filter.d/a.conf", second), ("filter.d/common.conf", first)];
     let files = Fail2banFiles(files.map(|(path, text)| (path.to_owned(), text.to_owned())).into());
     let _ = jail::read(&files);
-    let import = plan::formats::fail2ban::read(&files);
+    let import = plan::formats::fail2ban::read(&files, logs::IPV6_PREFIX);
     assert!(import.files.iter().all(|(name, _)| !name.contains('/')));
 });

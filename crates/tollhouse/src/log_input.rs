@@ -142,7 +142,7 @@ pub(crate) fn numbered_lines<R: BufRead>(reader: R, lines: Option<&SourceLineRea
 /// A line of a file.
 pub(crate) enum FileLine<T> {
     /// An event.
-    Event(ReadyEvent<T>),
+    Event(Box<ReadyEvent<T>>),
     /// A line that no pattern reads.
     Unread,
     /// A line that is no event, and why.
@@ -153,7 +153,7 @@ impl<T> FileLine<T> {
     /// Returns the event, if it is one.
     pub(crate) fn event(self) -> Option<ReadyEvent<T>> {
         match self {
-            FileLine::Event(event) => Some(event),
+            FileLine::Event(event) => Some(*event),
             FileLine::Unread | FileLine::Bad(_) => None,
         }
     }
@@ -301,7 +301,7 @@ impl LogFileReader<'_> {
         let arrival = time.unwrap_or_else(clock::now);
         let kept = keep(&event);
         let prepared = self.local.engine().prepare(self.pipeline, event, arrival);
-        FileLine::Event(ReadyEvent { prepared, warnings, kept })
+        FileLine::Event(Box::new(ReadyEvent { prepared, warnings, kept }))
     }
 }
 

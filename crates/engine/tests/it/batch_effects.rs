@@ -116,8 +116,11 @@ fn one_by_one(engine: &Engine, events: &[(Event, Time)]) -> Vec<Decision> {
     events.chunks(1).flat_map(|event| together(engine, event)).collect()
 }
 
-/// Both, which are to come to the same.
-const DECIDE: [fn(&Engine, &[(Event, Time)]) -> Vec<Decision>; 2] = [together, one_by_one];
+/// A way to decide on events that arrive at these times.
+type EventDecider = fn(&Engine, &[(Event, Time)]) -> Vec<Decision>;
+
+/// Both ways, which are to come to the same.
+const DECIDE: [EventDecider; 2] = [together, one_by_one];
 
 /// A text with its numbers to nine places: decayed sums are added up in another order.
 fn rounded(text: &str) -> String {

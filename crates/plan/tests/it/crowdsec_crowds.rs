@@ -122,10 +122,7 @@ fn seconds(line: &str) -> Option<i64> {
 }
 
 /// The overflows of addresses that mean no harm, but for those of strict scenarios.
-fn wrong<'o>(
-    outcome: &'o LogOutcome,
-    is_honest: impl Fn(&str) -> bool,
-) -> Vec<(&'o String, Vec<&'o String>)> {
+fn wrong(outcome: &LogOutcome, is_honest: impl Fn(&str) -> bool) -> Vec<(&String, Vec<&String>)> {
     let honest = outcome.overflows.iter().filter(|(ip, _)| is_honest(ip));
     let of = honest.map(|(ip, found)| {
         let is_strict = |name: &str| STRICT.iter().any(|(strict, _)| *strict == name);

@@ -96,7 +96,7 @@ fn quiet_gates() -> String {
     let named = |name: &str| gate.replace("name = \"site\"", &format!("name = \"{name}\""));
     let nginx = named("quiet_nginx").replace("# refuse", "refuse");
     assert!(nginx.contains("\nrefuse = 403"), "{nginx}");
-    named("quiet") + &nginx
+    named("quiet") + "\n" + &nginx
 }
 
 /// Runs a test with the guest book of the guide, and with a site.

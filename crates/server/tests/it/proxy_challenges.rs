@@ -24,6 +24,7 @@ const MORE: &str = r#"
 [[rule]]
 name = "QUIET"
 when = "http.path == '/quiet'"
+score = 0.0
 effects = ["set shadow"]
 
 [[rule]]

@@ -224,7 +224,8 @@ fn local(
         let (mut read, mut events) = (Vec::with_capacity(batch.len()), Vec::with_capacity(batch.len()));
         for (number, line) in batch {
             match line {
-                FileLine::Event(ReadyEvent { prepared, warnings, kept: source }) => {
+                FileLine::Event(event) => {
+                    let ReadyEvent { prepared, warnings, kept: source } = *event;
                     read.push((number, warnings, source));
                     events.push(prepared);
                 }
