@@ -165,7 +165,7 @@ pub(super) fn compile(
 
 /// Reads the answer to requests that are refused silently. `None`, and a problem, if no proxy could give it.
 fn silent_answer(view: &ConfigView<'_>, refuse: i64, problems: &mut ConfigProblems) -> Option<SilentAnswer> {
-    let status = u16::try_from(view.integer("status")?).ok()?;
+    let status = u16::try_from(view.integer("status").unwrap_or(303)).ok()?;
     let (earliest, latest) = (view.span("earliest")?, view.span("latest")?);
     if latest > SILENT_LATEST_MAX || earliest > latest {
         let help = format!("`earliest` is at most `latest`, and that at most {SILENT_LATEST_MAX}");

@@ -40,6 +40,8 @@ export async function accessible(page, what) {
   assert.deepEqual(violations.map(({id, nodes}) => `${what}: ${id}: ${nodes.slice(0, 3).map(node => `${node.html} ${node.failureSummary}`)}`), []);
 }
 export async function fits(page, what) {
+  // Charts are drawn anew for another width a little later.
+  await page.waitForFunction(() => document.documentElement.scrollWidth <= innerWidth, null, {timeout: 30_000}).catch(() => {});
   const [has, is] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
   assert(has <= is, `${what}: ${has} of ${is} pixels wide`);
 }
