@@ -40,9 +40,10 @@ export async function accessible(page, what) {
   assert.deepEqual(violations.map(({id, nodes}) => `${what}: ${id}: ${nodes.slice(0, 3).map(node => `${node.html} ${node.failureSummary}`)}`), []);
 }
 export async function fits(page, what) {
+  const widths = () => page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+  let [has, is] = await widths();
   // Charts are drawn anew for another width a little later.
-  await page.waitForFunction(() => document.documentElement.scrollWidth <= innerWidth, null, {timeout: 30_000}).catch(() => {});
-  const [has, is] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+  for (const end = Date.now() + 30_000; has > is && Date.now() < end; [has, is] = await widths()) await page.waitForTimeout(50);
   assert(has <= is, `${what}: ${has} of ${is} pixels wide`);
 }
 export async function picture(page, name) {
