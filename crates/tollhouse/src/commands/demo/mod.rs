@@ -81,7 +81,11 @@ pub(crate) fn run(args: Args) -> Result<Exit, CommandError> {
     let taught = TrainingLimits { until: Some(split), only_mail: false };
     let served = serve(&data, &samples, taught, &untrained, &interrupt, args.once);
     remove(parent.path());
-    served
+    match served {
+        // Nobody waits for what is thrown away, and it may be gone already, which is no failure to write.
+        Err(_) if interrupt.raised() => Ok(Exit::Interrupted),
+        served => served,
+    }
 }
 
 /// The examples that a server gets, and its samples.
