@@ -336,7 +336,7 @@ impl KnownConstraints {
             // One of them is true, or one of them false: each could be.
             BoolExpr::All(parts) | BoolExpr::Any(parts) => {
                 let mut only: Option<KnownConstraints> = None;
-                for part in parts {
+                for part in parts.iter() {
                     let mut known = self.clone();
                     if known.learn(base, part, truth).is_ok() && only.replace(known).is_some() {
                         return Ok(());

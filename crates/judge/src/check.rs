@@ -22,7 +22,9 @@ use crate::action::Mode;
 use crate::bounds::{Interval, KnownConstraints, ValueBounds};
 use crate::condition::{ColumnRead, Condition, RuleReference, ScoreShare};
 use crate::diagnostic::{Severity, did_you_mean};
-use crate::expr::{BoolExpr, EvalEnv, FloatExpr, IntExpr, IpExpr, ListExpr, ResultView, StrExpr, ValueExpr};
+use crate::expr::{
+    BoolExpr, EvalEnv, FloatExpr, IntExpr, IpExpr, Junction, ListExpr, ResultView, StrExpr, ValueExpr,
+};
 use crate::expression::Expression;
 use crate::lexer::DIAGNOSTICS_MAX;
 use crate::library::Library;
@@ -752,7 +754,13 @@ impl<'a> Checker<'a> {
     fn junction(&mut self, parts: &[SyntaxNode], all: bool, range: &Range<usize>) -> Option<TypedExpr> {
         let before = self.divisions.len();
         let operator = if all { "`&&`" } else { "`||`" };
-        let checked: Vec<Option<BoolExpr>> = parts.iter().map(|part| self.bool(part, operator)).collect();
+        let mut costs = Vec::with_capacity(parts.len());
+        let mut checked = Vec::with_capacity(parts.len());
+        for part in parts {
+            let spent = self.cost;
+            checked.push(self.bool(part, operator));
+            costs.push(self.cost - spent);
+        }
         // A part decides unless all others are true (`&&`) or false (`||`): what that says of numbers can be
         // relied on, whichever side it stands on.
         let start = || if all { KnownConstraints::default() } else { KnownConstraints::of_values() };
@@ -769,11 +777,12 @@ impl<'a> Checker<'a> {
             None => self.discharge(before, &known),
             Some(index) => self.report_contradiction(parts, &checked, index, all, range),
         }
-        let checked: Box<[BoolExpr]> = checked.into_iter().collect::<Option<_>>()?;
+        let checked = checked.into_iter().zip(costs).map(|(part, cost)| Some((part?, cost)));
+        let junction = Junction::new(checked.collect::<Option<_>>()?);
         contradicted.is_none().then_some(TypedExpr::Bool(if all {
-            BoolExpr::All(checked)
+            BoolExpr::All(junction)
         } else {
-            BoolExpr::Any(checked)
+            BoolExpr::Any(junction)
         }))
     }
 

@@ -102,6 +102,11 @@ impl Condition {
         self.root.eval(env)
     }
 
+    /// Returns whether the condition is true within a set. Costs less than to tell what is false from what is missing.
+    pub(crate) fn fires_in(&self, env: EvalEnv<'_>) -> bool {
+        self.root.is(env, true)
+    }
+
     /// The fewest parts that would have to be otherwise for it to be true.
     pub(crate) fn changes(&self, env: EvalEnv<'_>) -> Vec<OutlinePart<'_>> {
         self.outline.changes(&self.root, env, true)
@@ -124,7 +129,7 @@ impl Condition {
 
     /// Returns whether the condition is true of the row. Neither false nor missing fires.
     pub fn fires(&self, row: &Facts) -> bool {
-        self.evaluate(row) == Some(true)
+        self.fires_in(EvalEnv::of(row))
     }
 
     /// True, false, or `None` where it depends on something missing.

@@ -245,8 +245,8 @@ pub(crate) enum BoolExpr {
     Fact(Slot),
     Has(Slot, Type),
     Not(Box<BoolExpr>),
-    All(Box<[BoolExpr]>),
-    Any(Box<[BoolExpr]>),
+    All(Junction),
+    Any(Junction),
     /// An integer fact beside a constant: most of what rules ask.
     IntIs(CompareOperator, Slot, i64),
     Ints(CompareOperator, IntExpr, IntExpr),
@@ -262,8 +262,7 @@ pub(crate) enum BoolExpr {
     IntIn(IntExpr, Box<[i64]>),
     /// The constants are sorted by their total order.
     FloatIn(FloatExpr, Box<[f64]>),
-    /// The constants are sorted.
-    StrIn(StrExpr, Box<[Box<str>]>),
+    StrIn(StrExpr, ConstantTexts),
     IpIn(IpExpr, Networks),
     IntInSet(IntExpr, Arc<Set>),
     StrInSet(StrExpr, Arc<Set>),
@@ -537,12 +536,21 @@ impl BoolExpr {
         is_share.then(|| (least / most).min(0.99))
     }
 
-    /// Returns true if it searches a text by a regular expression, or says that it is not found.
-    fn is_search(&self) -> bool {
+    /// Returns whether its value is `wanted`, and stops at the first part that settles it: for this what is missing settles as
+    /// much as what is otherwise.
+    pub(crate) fn is(&self, env: EvalEnv<'_>, wanted: bool) -> bool {
         match self {
-            BoolExpr::Matches(..) => true,
-            BoolExpr::Not(inner) => matches!(**inner, BoolExpr::Matches(..)),
-            _ => false,
+            BoolExpr::Not(inner) => inner.is(env, !wanted),
+            BoolExpr::All(parts) if wanted => parts.asked.iter().all(|part| part.is(env, true)),
+            BoolExpr::All(parts) => parts.asked.iter().any(|part| part.is(env, false)),
+            BoolExpr::Any(parts) if wanted => parts.asked.iter().any(|part| part.is(env, true)),
+            BoolExpr::Any(parts) => parts.asked.iter().all(|part| part.is(env, false)),
+            BoolExpr::If(branches) => match branches.0.eval(env) {
+                Some(true) => branches.1.is(env, wanted),
+                Some(false) => branches.2.is(env, wanted),
+                None => false,
+            },
+            _ => self.eval(env) == Some(wanted),
         }
     }
 
@@ -556,8 +564,8 @@ impl BoolExpr {
             BoolExpr::Has(slot, Type::Float) => Some(env.float(*slot).is_some()),
             BoolExpr::Has(slot, kind) => Some(env.get(*slot).is_some_and(|value| value.type_of() == *kind)),
             BoolExpr::Not(truth) => truth.eval(env).map(|truth| !truth),
-            BoolExpr::All(parts) => junction(parts, env, false),
-            BoolExpr::Any(parts) => junction(parts, env, true),
+            BoolExpr::All(parts) => parts.eval(env, false),
+            BoolExpr::Any(parts) => parts.eval(env, true),
             BoolExpr::IntIs(compare, slot, constant) => Some(compare.holds(&env.integer(*slot)?, constant)),
             BoolExpr::FloatIs(compare, slot, constant) => Some(compare.holds(&env.float(*slot)?, constant)),
             BoolExpr::Ints(compare, left, right) => Some(compare.holds(&left.eval(env)?, &right.eval(env)?)),
@@ -584,10 +592,7 @@ impl BoolExpr {
                 let float = float.eval(env)? + 0.0;
                 Some(of.binary_search_by(|probe| probe.total_cmp(&float)).is_ok())
             }
-            BoolExpr::StrIn(text, of) => {
-                let text = text.eval(env)?;
-                Some(of.binary_search_by(|probe| (**probe).cmp(&*text)).is_ok())
-            }
+            BoolExpr::StrIn(text, of) => Some(of.contain(&text.eval(env)?)),
             BoolExpr::IpIn(ip, of) => Some(of.contain(ip.eval(env)?)),
             BoolExpr::IntInSet(integer, set) => Some(set.has_integer(integer.eval(env)?)),
             BoolExpr::StrInSet(text, set) => Some(set.has_str(&text.eval(env)?)),
@@ -613,27 +618,73 @@ impl BoolExpr {
     }
 }
 
-/// Kleene's conjunction (`decides` false) or disjunction (`decides` true): one deciding part settles it,
-/// otherwise one missing part makes it missing. Which one comes first does not matter, so regular expressions come last: they
-/// cost more than all else.
-fn junction(parts: &[BoolExpr], env: EvalEnv<'_>, decides: bool) -> Option<bool> {
-    let (mut missing, mut has_searches) = (false, false);
-    let mut settles = |part: &BoolExpr| {
-        let truth = part.eval(env);
-        missing |= truth.is_none();
-        truth == Some(decides)
-    };
-    for part in parts {
-        if part.is_search() {
-            has_searches = true;
-        } else if settles(part) {
-            return Some(decides);
+/// The parts of a conjunction or of a disjunction. They are asked in the order of what asking them costs, whatever the order
+/// in the source: a rule is settled by a number before a text is searched.
+#[derive(Clone, Debug)]
+pub(crate) struct Junction {
+    asked: Box<[BoolExpr]>,
+    /// The places of the parts among those, in the order of the source.
+    places: Box<[u16]>,
+}
+
+impl Junction {
+    /// The parts in the order of the source, each with what asking it costs: fewer than 65,536, as the length of a source is
+    /// bounded.
+    pub(crate) fn new(parts: Vec<(BoolExpr, u32)>) -> Junction {
+        let mut order: Vec<usize> = (0..parts.len()).collect();
+        order.sort_by_key(|at| parts[*at].1);
+        let mut places = vec![0; parts.len()];
+        for (place, at) in order.iter().enumerate() {
+            places[*at] = u16::try_from(place).expect("a source has no room for so many parts");
         }
+        let mut asked: Vec<(u16, BoolExpr)> =
+            places.iter().copied().zip(parts.into_iter().map(|(part, _)| part)).collect();
+        asked.sort_by_key(|(place, _)| *place);
+        Junction { asked: asked.into_iter().map(|(_, part)| part).collect(), places: places.into() }
     }
-    if has_searches && parts.iter().filter(|part| part.is_search()).any(settles) {
-        return Some(decides);
+
+    /// The parts in the order of the source.
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &BoolExpr> {
+        self.places.iter().map(|place| &self.asked[usize::from(*place)])
     }
-    if missing { None } else { Some(!decides) }
+
+    /// Kleene's conjunction (`decides` false) or disjunction (`decides` true): one deciding part settles it, otherwise
+    /// one missing part makes it missing.
+    fn eval(&self, env: EvalEnv<'_>, decides: bool) -> Option<bool> {
+        let mut missing = false;
+        for part in &self.asked {
+            match part.eval(env) {
+                Some(truth) if truth == decides => return Some(decides),
+                truth => missing |= truth.is_none(),
+            }
+        }
+        if missing { None } else { Some(!decides) }
+    }
+}
+
+/// Texts of a source among which one is sought. Most that are sought differ in their length from most of these, so that is
+/// compared first.
+#[derive(Clone, Debug)]
+pub(crate) struct ConstantTexts(Box<[Box<str>]>);
+
+impl ConstantTexts {
+    pub(crate) fn new(mut texts: Vec<Box<str>>) -> ConstantTexts {
+        texts.sort_unstable_by(|one, other| one.len().cmp(&other.len()).then_with(|| one.cmp(other)));
+        ConstantTexts(texts.into())
+    }
+
+    fn contain(&self, sought: &str) -> bool {
+        let order = |text: &str| text.len().cmp(&sought.len()).then_with(|| text.cmp(sought));
+        self.0.binary_search_by(|text| order(text)).is_ok()
+    }
+}
+
+impl std::ops::Deref for ConstantTexts {
+    type Target = [Box<str>];
+
+    fn deref(&self) -> &[Box<str>] {
+        &self.0
+    }
 }
 
 /// Division by zero and overflow are missing.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::expr::{BoolExpr, EvalEnv};
+use crate::expr::{BoolExpr, EvalEnv, Junction};
 use crate::formatter::canonical;
 use crate::syntax::{SyntaxKind, SyntaxNode, parse};
 
@@ -70,17 +70,21 @@ pub(crate) struct OutlinePart<'a> {
 impl ConditionOutline {
     /// The outline of a condition's tree and its compiled form.
     pub(crate) fn of(node: &SyntaxNode, compiled: &BoolExpr, source: &str) -> ConditionOutline {
-        let all = |nodes: &[SyntaxNode], parts: &[BoolExpr]| -> Box<[ConditionOutline]> {
-            nodes.iter().zip(parts).map(|(node, part)| ConditionOutline::of(node, part, source)).collect()
+        let all = |nodes: &[SyntaxNode], parts: &Junction| -> Box<[ConditionOutline]> {
+            nodes
+                .iter()
+                .zip(parts.iter())
+                .map(|(node, part)| ConditionOutline::of(node, part, source))
+                .collect()
         };
         match (&node.kind, compiled) {
             (SyntaxKind::Not(node), BoolExpr::Not(inner)) => {
                 ConditionOutline::Not(Box::new(ConditionOutline::of(node, inner, source)))
             }
-            (SyntaxKind::All(nodes), BoolExpr::All(parts)) if nodes.len() == parts.len() => {
+            (SyntaxKind::All(nodes), BoolExpr::All(parts)) if nodes.len() == parts.iter().len() => {
                 ConditionOutline::All(all(nodes, parts))
             }
-            (SyntaxKind::Any(nodes), BoolExpr::Any(parts)) if nodes.len() == parts.len() => {
+            (SyntaxKind::Any(nodes), BoolExpr::Any(parts)) if nodes.len() == parts.iter().len() => {
                 ConditionOutline::Any(all(nodes, parts))
             }
             (SyntaxKind::If(nodes), BoolExpr::If(parts)) => ConditionOutline::If(Box::new([
@@ -110,7 +114,8 @@ impl ConditionOutline {
             (ConditionOutline::Not(inner), BoolExpr::Not(compiled)) => inner.changes(compiled, env, !wanted),
             (ConditionOutline::All(inner), BoolExpr::All(parts))
             | (ConditionOutline::Any(inner), BoolExpr::Any(parts)) => {
-                let of_parts = inner.iter().zip(parts).map(|(inner, part)| inner.changes(part, env, wanted));
+                let of_parts =
+                    inner.iter().zip(parts.iter()).map(|(inner, part)| inner.changes(part, env, wanted));
                 // `&&` is true if all parts are, and false if one is; `||` the other way round.
                 if matches!(self, ConditionOutline::All(_)) == wanted {
                     of_parts.flatten().collect()

@@ -145,9 +145,7 @@ impl RuleSet {
         let mut score = 0.0f64;
         for index in order {
             let rule = &self.rules[*index];
-            if rule.condition.evaluate_in(EvalEnv::new(row, results)) != Some(true)
-                || self.has_expired(rule, row)
-            {
+            if !rule.condition.fires_in(EvalEnv::new(row, results)) || self.has_expired(rule, row) {
                 continue;
             }
             let live = rule.mode == Mode::Enforce;

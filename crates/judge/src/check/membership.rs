@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::bounds::Contradiction;
+use crate::expr::ConstantTexts;
 use crate::set::{Network, Networks, Set, SetType};
 
 /// Returns the name of the entries of a set, for messages.
@@ -116,11 +117,10 @@ impl Checker<'_> {
         if let TypedExpr::String(text) = &found {
             self.check_grades(text, strings.iter().map(|word| &**word), range)?;
         }
-        strings.sort_unstable();
         integers.sort_unstable();
         floats.sort_unstable_by(f64::total_cmp);
         let truth = match found {
-            TypedExpr::String(text) => BoolExpr::StrIn(text, strings.into()),
+            TypedExpr::String(text) => BoolExpr::StrIn(text, ConstantTexts::new(strings)),
             TypedExpr::Ip(ip) => BoolExpr::IpIn(ip, Networks::new(ips)),
             TypedExpr::Integer(integer) if integers.len() == floats.len() => {
                 BoolExpr::IntIn(integer, integers.into())

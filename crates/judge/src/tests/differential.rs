@@ -331,6 +331,7 @@ proptest! {
                 for row in rows {
                     let expected = oracle::condition(&node, &OracleContext::new(scope.schema(), &row));
                     prop_assert_eq!(condition.evaluate(&row), expected, "{} of {:?}", source, row);
+                    prop_assert_eq!(condition.fires(&row), expected == Some(true), "{} of {:?}", source, row);
                 }
             }
             Err(found) => {
