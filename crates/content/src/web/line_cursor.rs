@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use memchr::memchr2;
+use memchr::{memchr, memchr2};
 
 use crate::web::request_line::FIELD_BYTES_MAX;
 
@@ -24,7 +24,7 @@ impl<'l> LineCursor<'l> {
     pub(crate) fn word(&mut self) -> &'l [u8] {
         self.skip_spaces();
         let rest = self.rest();
-        let word = &rest[..rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len())];
+        let word = &rest[..memchr(b' ', rest).unwrap_or(rest.len())];
         self.at += word.len();
         word
     }
@@ -62,7 +62,7 @@ pub(crate) fn is_before_status(after: &[u8]) -> bool {
 /// Undoes the escapes of Apache's and nginx's logs.
 pub(crate) fn unescape(bytes: &[u8]) -> Cow<'_, [u8]> {
     let bytes = &bytes[..bytes.len().min(FIELD_BYTES_MAX)];
-    if !bytes.contains(&b'\\') {
+    if memchr(b'\\', bytes).is_none() {
         return Cow::Borrowed(bytes);
     }
     let mut out = Vec::with_capacity(bytes.len());
