@@ -1,17 +1,17 @@
-//! Any answer of a cluster about a cell is an image of its form, or is refused; what is not refused is a cell, or no cell
-//! of its form, and nothing panics.
+//! Any answer of a cluster about a cell is an image of its form, or is refused; what is not refused is a cell of its form, and
+//! nothing panics.
 #![no_main]
 
 use std::sync::LazyLock;
 
 use cluster::remote::CellForm;
 use cluster::wire::image;
-use event::{Kind, Space, Span};
+use event::{Kind, Space, Span, Time};
 use libfuzzer_sys::fuzz_target;
 use stats::cell_export::CellDefinition;
-use stats::{AggregateColumn, AggregateLayout, CellPlan, DecayWeight, Layout, Measure, Tier};
+use stats::{AggregateColumn, AggregateLayout, DecayWeight, Layout, Measure, Tier};
 
-static FORMS: LazyLock<Vec<(CellForm, CellPlan)>> = LazyLock::new(|| {
+static FORMS: LazyLock<Vec<CellForm>> = LazyLock::new(|| {
     let tier = |width, buckets| Tier { width: Span(width), buckets };
     let windows = |counters: usize, tiers: &[Tier]| {
         let names = (0..counters).map(|number| number.to_string()).collect();
@@ -41,10 +41,9 @@ static FORMS: LazyLock<Vec<(CellForm, CellPlan)>> = LazyLock::new(|| {
         Measure::last(Span(1000)),
     ];
     let form = |measure: Measure| {
-        let plan = CellPlan::new(&measure).expect("a plan");
         let (statistic, kind_name) = ("statistic".to_owned(), "kind".to_owned());
         let definition = CellDefinition { space: Space(1), kind: Kind(1), statistic, kind_name, measure };
-        (CellForm { id: 1, definition }, plan)
+        CellForm::new(definition).expect("a form")
     };
     measures.into_iter().map(form).collect()
 });
@@ -52,7 +51,7 @@ static FORMS: LazyLock<Vec<(CellForm, CellPlan)>> = LazyLock::new(|| {
 fuzz_target!(|bytes: &[u8]| {
     // Which form, and then fields and values, each after its length.
     let Some((form, mut bytes)) = bytes.split_first() else { return };
-    let (form, plan) = &FORMS[usize::from(*form) % FORMS.len()];
+    let form = &FORMS[usize::from(*form) % FORMS.len()];
     let mut texts = Vec::new();
     while let Some((length, rest)) = bytes.split_first() {
         let (text, rest) = rest.split_at(usize::from(*length).min(rest.len()));
@@ -60,11 +59,10 @@ fuzz_target!(|bytes: &[u8]| {
         bytes = rest;
     }
     let fields = texts.chunks_exact(2).map(|pair| (pair[0], pair[1]));
-    if let Ok(Some(image)) = image::decode(form, fields)
-        && let Ok(words) = plan.restore(image.first, image.last, &image.content)
-    {
+    if let Ok(Some(words)) = image::decode(form, fields) {
+        let plan = &form.plan;
         assert!(plan.check(&words));
         let mut out = vec![0; plan.reading()];
-        plan.read(&words, image.last, &mut out);
+        plan.read(&words, plan.last(&words).unwrap_or(Time(0)), &mut out);
     }
 });

@@ -17,7 +17,7 @@ use event::{Kind, Time};
 use hashbrown::HashMap;
 
 use crate::cache::{CacheEntry, CacheShard, SentDelta};
-use crate::catalog::{ClusterCatalog, CompiledForm};
+use crate::catalog::ClusterCatalog;
 use crate::cell::CellId;
 use crate::chain::ChainId;
 use crate::delta::{CellDelta, CellOperation};
@@ -61,12 +61,14 @@ impl CacheShard {
         let part = self.parts.get_mut(at)?;
         let (number, previous, acknowledged) = (part.number, part.last_cut(), part.acknowledged);
         let mut deltas = std::mem::take(&mut part.orphans);
-        for id in std::mem::take(&mut part.dirty) {
-            let Some(entry) = self.get_mut(id) else { continue };
+        let dirty = std::mem::take(&mut part.dirty);
+        deltas.reserve(dirty.len());
+        for (id, hint) in dirty {
+            let Some(entry) = self.get_mut_at(id, hint as usize) else { continue };
             let Some(delta) = entry.pending.take() else { continue };
             let mut renews = true;
             if let Some(known) = catalog.forms.get(&entry.form) {
-                entry.fold(&known.plan, acknowledged);
+                entry.fold(&known.form.plan, acknowledged);
                 renews = entry.renews(now, known.renew_after);
             }
             entry.send(number, delta.clone());
@@ -117,7 +119,7 @@ impl CacheShard {
             }
             self.each_of(at, |entry| entry.renumber(fresh, by));
             let Some(part) = self.parts.get(at) else { return added };
-            for id in part.dirty.clone() {
+            for (id, _) in part.dirty.clone() {
                 let Some(entry) = self.get(id) else { continue };
                 for op in entry.pending.iter().flat_map(|delta| delta.ops()) {
                     added.push(WalAddition { partition, number, cell: id, form: entry.form, op });
@@ -149,7 +151,7 @@ impl CacheShard {
         let cells = |batches: &ReplayedBatches| -> Vec<CellId> {
             let of = |((id, _), delta): (&(CellId, u32), &CellDelta)| {
                 let pairs: Vec<CellId> =
-                    delta.uniques.iter().map(|(_, pair)| CellId::pair(id.key(), *pair)).collect();
+                    delta.uniques().iter().map(|(_, pair)| CellId::pair(id.key(), *pair)).collect();
                 [*id].into_iter().chain(pairs)
             };
             batches.values().flatten().flat_map(of).collect()
@@ -227,10 +229,9 @@ impl CacheShard {
         let mut marks: HashMap<(CellId, u32), CellDelta> = HashMap::new();
         let (mut words, mut room) = (Vec::new(), Vec::new());
         for ((id, form), delta) in deltas {
-            let Some(CompiledForm { plan, .. }) = catalog.forms.get(form).map(|known| &**known) else {
-                continue;
-            };
-            for (time, pair) in delta.uniques.clone() {
+            let Some(known) = catalog.forms.get(form) else { continue };
+            let plan = &known.form.plan;
+            for (time, pair) in delta.uniques().to_vec() {
                 let pair = CellId::pair(id.key(), pair);
                 words.clear();
                 if let Some(entry) = self.get(pair).filter(|entry| entry.form == *form) {
@@ -282,7 +283,7 @@ pub(crate) fn sums_of(
         // In their order, which what happens to buckets keeps.
         for (cell, delta) in batch {
             if let Some(known) = catalog.forms.get(&cell.1) {
-                sum.entry(*cell).or_default().append(&known.plan, delta);
+                sum.entry(*cell).or_default().append(&known.form.plan, delta);
             }
         }
     }
@@ -308,7 +309,7 @@ pub(crate) fn part_of_checkpoint(shard: &CacheShard, part: &PartitionState) -> V
             .for_each(|item| push(sending.number, item.id, item.form, &mut item.delta.ops()));
     }
     part.orphans.iter().for_each(|item| push(part.number, item.id, item.form, &mut item.delta.ops()));
-    for id in &part.dirty {
+    for (id, _) in &part.dirty {
         if let Some(entry) = shard.get(*id)
             && let Some(delta) = &entry.pending
         {
@@ -335,7 +336,7 @@ impl OutgoingBatch {
             let Some(known) = catalog.forms.get(form) else { continue };
             let cell = || RemoteCell { key: id.key(), form: known.form.clone() };
             let write = |change| CellWrite { cell: cell(), change, renews: *renews };
-            writes.extend(delta.changes(&known.plan).map(write));
+            writes.extend(delta.changes(&known.form.plan).map(write));
         }
         WriteBatch {
             partition: self.partition,

@@ -22,11 +22,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use event::{Shingle, Time};
-use hashbrown::HashMap;
 use smallvec::SmallVec;
 use stats::CellPlan;
 
 use crate::cell::CellId;
+use crate::cell_map::{CellMap, NO_HINT};
 use crate::chain::ChainId;
 use crate::delta::{CellDelta, CellOperation};
 use crate::in_flight::InFlightCall;
@@ -100,8 +100,8 @@ pub(crate) struct CacheEntry {
 }
 
 impl CacheEntry {
-    /// Memory of an entry beside its words: in the table, and its place in the ring.
-    const BYTES: usize = size_of::<(CellId, CacheEntry)>() * 8 / 7 + size_of::<CellId>() + 1;
+    /// Memory of an entry beside its words.
+    const BYTES: usize = CellMap::<CacheEntry>::BYTES;
 
     fn new(form: u32) -> CacheEntry {
         CacheEntry {
@@ -239,8 +239,8 @@ impl CacheEntry {
 pub(crate) struct CacheShard {
     pub(crate) parts: Vec<PartitionState>,
     pub(crate) sightings: SightingQueue,
-    cells: HashMap<CellId, CacheEntry>,
-    ring: Vec<CellId>,
+    /// In a ring.
+    cells: CellMap<CacheEntry>,
     hand: usize,
     bytes: usize,
     budget: usize,
@@ -249,28 +249,28 @@ pub(crate) struct CacheShard {
 
 impl CacheShard {
     pub(crate) fn new(parts: Vec<PartitionState>, sightings: SightingQueue, budget: usize) -> CacheShard {
-        CacheShard {
-            parts,
-            sightings,
-            cells: HashMap::new(),
-            ring: Vec::new(),
-            hand: 0,
-            bytes: 0,
-            budget,
-            evictions: 0,
-        }
+        CacheShard { parts, sightings, cells: CellMap::default(), hand: 0, bytes: 0, budget, evictions: 0 }
     }
 
     pub(crate) fn get(&self, id: CellId) -> Option<&CacheEntry> {
-        self.cells.get(&id)
+        self.cells.get(id)
     }
 
     pub(crate) fn get_mut(&mut self, id: CellId) -> Option<&mut CacheEntry> {
-        self.cells.get_mut(&id)
+        self.get_mut_at(id, NO_HINT)
     }
 
-    /// An entry for a cell of a form, without an image that is not to be used any more, and the time as of which its image
-    /// is what the cluster has. The additions of one of another form that was in its place go on to be sent.
+    /// The entry of a cell that was at a place.
+    pub(crate) fn get_mut_at(&mut self, id: CellId, hint: usize) -> Option<&mut CacheEntry> {
+        self.cells.at_mut(self.cells.place(id, hint)?)
+    }
+
+    /// The entry at a place where it was found just now.
+    pub(crate) fn at_mut(&mut self, place: usize) -> Option<&mut CacheEntry> {
+        self.cells.at_mut(place)
+    }
+
+    /// An entry for a cell of a form, see [`CacheShard::entry_at`].
     pub(crate) fn entry(
         &mut self,
         id: CellId,
@@ -278,10 +278,23 @@ impl CacheShard {
         part: usize,
         stamp: u64,
     ) -> (&mut CacheEntry, Duration) {
-        let CacheShard { parts, cells, ring, bytes, .. } = self;
+        let (_, entry, as_of) = self.entry_at((id, NO_HINT), form, part, stamp);
+        (entry, as_of)
+    }
+
+    /// The place of an entry for a cell, which may have been at a place before; the entry, of a form, without an image that is
+    /// not to be used any more; and the time as of which its image is what the cluster has. The additions of one of another
+    /// form that was in its place go on to be sent.
+    pub(crate) fn entry_at(
+        &mut self,
+        (id, hint): (CellId, usize),
+        form: u32,
+        part: usize,
+        stamp: u64,
+    ) -> (usize, &mut CacheEntry, Duration) {
+        let CacheShard { parts, cells, bytes, .. } = self;
         let invalidated = parts.get(part).map_or(Duration::ZERO, |part| part.invalidated);
-        let entry = cells.entry(id).or_insert_with(|| {
-            ring.push(id);
+        let (place, entry) = cells.entry(id, hint, || {
             let entry = CacheEntry::new(form);
             *bytes += entry.bytes();
             entry
@@ -304,31 +317,43 @@ impl CacheShard {
         entry.was_used = true;
         let as_of = |part: &PartitionState| part.chain.as_of(entry.link, entry.read_at);
         let as_of = parts.get(part).map_or(entry.read_at, as_of);
-        (entry, as_of)
+        (place, entry, as_of)
     }
 
     /// Adds to a cell, which has an entry.
-    pub(crate) fn add(&mut self, id: CellId, part: usize, plan: &CellPlan, op: &CellOperation) {
-        self.change(id, part, |delta| delta.add(plan, op));
+    pub(crate) fn add(
+        &mut self,
+        (id, hint): (CellId, usize),
+        part: usize,
+        plan: &CellPlan,
+        op: &CellOperation,
+    ) {
+        self.change((id, hint), part, |delta| delta.add(plan, op));
     }
 
     /// Counts a value for its owner, or sets the mark of its pair, which the owner's addition brings to the cluster.
     pub(crate) fn believe(&mut self, id: CellId, part: usize, plan: &CellPlan, time: Time, basis: ChainId) {
-        self.change(id, part, |delta| delta.believe(plan, time, basis));
+        self.change((id, NO_HINT), part, |delta| delta.believe(plan, time, basis));
     }
 
     /// Returns the chain that an image belongs to, if its partition's chain still goes on; else none.
     pub(crate) fn link(&self, id: CellId, part: usize) -> ChainId {
         let link = self.get(id).map_or(ChainId::NONE, |entry| entry.link);
-        let goes_on = self.parts.get(part).is_some_and(|part| part.chain.link() == link);
-        if goes_on { link } else { ChainId::NONE }
+        if self.goes_on(link, part) { link } else { ChainId::NONE }
     }
 
-    fn change(&mut self, id: CellId, part: usize, change: impl FnOnce(&mut CellDelta)) {
-        let (Some(entry), Some(part)) = (self.cells.get_mut(&id), self.parts.get_mut(part)) else { return };
+    /// Returns true if a chain is one, and still that of a partition.
+    pub(crate) fn goes_on(&self, link: ChainId, part: usize) -> bool {
+        link != ChainId::NONE && self.parts.get(part).is_some_and(|part| part.chain.link() == link)
+    }
+
+    fn change(&mut self, (id, hint): (CellId, usize), part: usize, change: impl FnOnce(&mut CellDelta)) {
+        let CacheShard { cells, parts, .. } = self;
+        let Some(place) = cells.place(id, hint) else { return };
+        let (Some(entry), Some(part)) = (cells.at_mut(place), parts.get_mut(part)) else { return };
         let before = entry.pending.as_ref().map_or(0, |delta| delta.bytes());
         let delta = Arc::make_mut(entry.pending.get_or_insert_with(|| {
-            part.dirty.push(id);
+            part.dirty.push((id, place as u32));
             Arc::default()
         }));
         change(delta);
@@ -338,16 +363,18 @@ impl CacheShard {
     /// Takes an image in; false if it is void.
     pub(crate) fn arrive(
         &mut self,
-        id: CellId,
+        (id, hint): (CellId, usize),
         form: u32,
         number: u64,
         words: Vec<u64>,
         (asked, link): (Duration, ChainId),
     ) -> bool {
-        let Some(entry) = self.cells.get_mut(&id).filter(|entry| entry.form == form) else { return true };
+        let CacheShard { cells, bytes, .. } = self;
+        let entry = cells.place(id, hint).and_then(|place| cells.at_mut(place));
+        let Some(entry) = entry.filter(|entry| entry.form == form) else { return true };
         let before = entry.bytes();
         let taken = entry.arrive(number, words, asked, link);
-        self.bytes = (self.bytes + entry.bytes()).saturating_sub(before);
+        *bytes = (*bytes + entry.bytes()).saturating_sub(before);
         taken
     }
 
@@ -364,13 +391,12 @@ impl CacheShard {
     /// Makes room, where there is too little: not by what requests from `running` on have looked at. Looks at no more
     /// than so many entries.
     pub(crate) fn evict(&mut self, running: u64, mut steps: usize) {
-        while self.bytes > self.budget && steps > 0 && !self.ring.is_empty() {
+        while self.bytes > self.budget && steps > 0 && self.cells.places() > 0 {
             steps -= 1;
-            self.hand %= self.ring.len();
-            let id = self.ring[self.hand];
-            let part = self.part_of(id);
-            let Some(entry) = self.cells.get_mut(&id) else {
-                self.ring.swap_remove(self.hand);
+            self.hand %= self.cells.places();
+            let part = self.cells.at(self.hand).map_or(0, |(id, _)| self.part_of(*id));
+            let Some(entry) = self.cells.at_mut(self.hand) else {
+                self.hand += 1;
                 continue;
             };
             let acknowledged = self.parts.get(part).map_or(0, |part| part.acknowledged);
@@ -384,8 +410,8 @@ impl CacheShard {
                 continue;
             }
             self.bytes = self.bytes.saturating_sub(entry.bytes());
-            self.cells.remove(&id);
-            self.ring.swap_remove(self.hand);
+            self.cells.remove(self.hand);
+            self.hand += 1;
             self.evictions += 1;
         }
     }
@@ -394,7 +420,8 @@ impl CacheShard {
     pub(crate) fn part_of(&self, id: CellId) -> usize {
         let route = usize::from(Shingle(id.shingle).route());
         let bits = self.parts.first().map_or(0, |part| part.shift);
-        (route >> bits) % self.parts.len().max(1)
+        // Their number is a power of two.
+        (route >> bits) & self.parts.len().wrapping_sub(1)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&CellId, &CacheEntry)> {
@@ -411,6 +438,6 @@ impl CacheShard {
 
     /// Corrects what is counted after images were changed in place.
     pub(crate) fn recount(&mut self) {
-        self.bytes = self.cells.values().map(CacheEntry::bytes).sum();
+        self.bytes = self.cells.iter().map(|(_, entry)| entry.bytes()).sum();
     }
 }

@@ -12,13 +12,14 @@ pub(crate) struct CallObservation {
     /// Among those of all requests.
     pub(crate) reading: u32,
     pub(crate) plan: u16,
+    pub(crate) partition: u16,
     pub(crate) shard: u16,
 }
 
 /// Requests that fit the catalog, with what they look at.
 pub(crate) struct ObserveCall<'a> {
     pub(crate) requests: &'a [ObserveRequest],
-    /// The places of the observations, by shard; in the order of the requests within each.
+    /// The places of the observations, by partition and so by shard; in the order of the requests within each.
     pub(crate) places: Vec<CallObservation>,
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use event::{Kind, Space};
+use event::{Key, Kind, Space};
 use hashbrown::HashMap;
 use stats::cell_export::CellDefinition;
 use stats::{Addition, Catalog, CatalogError, CellPlan, LedgerError, ObserveRequest, Statistic};
@@ -11,23 +11,20 @@ use stats::{Addition, Catalog, CatalogError, CellPlan, LedgerError, ObserveReque
 use crate::remote::{CellForm, PartitionCount};
 use crate::sighting::SharedSketch;
 
-/// A form, and the operations on its cells.
+/// A form, and how its cells are kept.
 #[derive(Debug)]
 pub(crate) struct CompiledForm {
     pub(crate) form: Arc<CellForm>,
-    pub(crate) plan: CellPlan,
     /// The time to live of a cell is begun anew after so long at the latest.
     pub(crate) renew_after: Duration,
 }
 
 impl CompiledForm {
     pub(crate) fn new(definition: CellDefinition) -> Result<CompiledForm, CatalogError> {
-        let plan = definition
-            .plan()
-            .map_err(|error| CatalogError::Layout { name: definition.statistic.clone(), error })?;
-        let form = CellForm { id: definition.id(), definition };
+        let name = definition.statistic.clone();
+        let form = CellForm::new(definition).map_err(|error| CatalogError::Layout { name, error })?;
         let renew_after = Duration::from_micros(form.definition.measure.slack().0.unsigned_abs() / 2);
-        Ok(CompiledForm { form: Arc::new(form), plan, renew_after })
+        Ok(CompiledForm { form: Arc::new(form), renew_after })
     }
 }
 
@@ -117,6 +114,11 @@ impl ClusterCatalog {
 
     pub(crate) fn planned(&self, space: Space, kind: Kind) -> Result<&ClusterStatistic, LedgerError> {
         self.find(space, kind).map(|place| &self.plans[usize::from(place)])
+    }
+
+    /// Returns true if a key is that of a limit.
+    pub(crate) fn is_limit(&self, Key { space, kind, .. }: Key) -> bool {
+        self.planned(space, kind).is_ok_and(|planned| planned.is_limit)
     }
 
     /// Refuses what does not fit; puts the place of each observation's plan behind `plans`.

@@ -238,7 +238,7 @@ fn replay(
                 for WalAddition { partition, number, cell, form, op } in added {
                     if let Some(known) = catalog.forms.get(&form) {
                         let batch = replays.entry(partition).or_default().entry(number).or_default();
-                        batch.entry((cell, form)).or_default().add(&known.plan, &op);
+                        batch.entry((cell, form)).or_default().add(&known.form.plan, &op);
                     }
                 }
             }
@@ -354,7 +354,7 @@ impl ClusterCore {
                     && entry.pending.is_none()
                     && entry.sent.is_none()
                     && entry.holds()
-                    && known.plan.expires(entry.show(&known.plan, &mut room)).0 <= horizon
+                    && known.form.plan.expires(entry.show(&known.form.plan, &mut room)).0 <= horizon
                 {
                     entry.expire();
                 }
@@ -482,7 +482,9 @@ impl Ledger for Cluster {
                     .forms
                     .get(&entry.form)
                     .filter(|_| id.kind & RemoteCell::PAIR == 0 && entry.holds());
-                known.is_some_and(|known| known.plan.expires(entry.show(&known.plan, &mut room)).0 > horizon)
+                known.is_some_and(|known| {
+                    known.form.plan.expires(entry.show(&known.form.plan, &mut room)).0 > horizon
+                })
             });
             census.cells += live.count() as u64;
             census.memory_bytes += shard.bytes() as u64;

@@ -8,7 +8,7 @@ use stats::limit::GcraOperation;
 use stats::{CellPlan, CounterAmounts, Evidence, StatisticChange};
 
 use crate::chain::ChainId;
-use crate::remote::{CellChange, CellImage};
+use crate::remote::CellChange;
 
 /// An addition to one cell that is decided.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,51 +64,33 @@ impl CellOperation {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CellDelta {
     /// The cell that has seen what is merged.
-    pub(crate) words: Vec<u64>,
+    words: Vec<u64>,
+    /// Apart, as most have none of it.
+    rest: Option<Box<UnmergedDelta>>,
+}
+
+/// The part of a delta that no merging of cells adds.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct UnmergedDelta {
     /// The cell that has seen what this node believes the uniques add. Of a pair it is the mark, which goes to the
     /// cluster with its owner.
     believed: Vec<u64>,
     /// The basis of what is believed: images of one chain, or none where they were of several or of none.
     basis: ChainId,
-    pub(crate) uniques: Vec<(Time, Shingle)>,
-    pub(crate) flows: Vec<(Time, GcraOperation)>,
+    uniques: Vec<(Time, Shingle)>,
+    flows: Vec<(Time, GcraOperation)>,
     /// True if what was added before it has expired.
     begins: bool,
 }
 
-impl CellDelta {
-    pub(crate) fn add(&mut self, plan: &CellPlan, op: &CellOperation) {
-        match op {
-            CellOperation::Counters(time, amounts) => plan.add(&mut self.words, *time, amounts.iter()),
-            CellOperation::Value { time, value, sightings } => {
-                (0..*sightings).for_each(|_| plan.add_value(&mut self.words, *time, None));
-                plan.add_value(&mut self.words, *time, *value);
-            }
-            CellOperation::Evidence(time, evidence) => plan.add_evidence(&mut self.words, *time, *evidence),
-            CellOperation::Hash(time, hash) => plan.add_hash(&mut self.words, *time, *hash),
-            CellOperation::Unique(time, pair) => self.uniques.push((*time, *pair)),
-            CellOperation::Flow(time, flow) => self.flow(*time, *flow),
-            CellOperation::Words(words) => plan.merge(&mut self.words, words),
-            CellOperation::Begin => *self = CellDelta { begins: true, ..CellDelta::default() },
-        }
-    }
-
-    /// Counts a value that the cluster is asked to count, or sets its mark: going by images of a chain.
-    pub(crate) fn believe(&mut self, plan: &CellPlan, time: Time, basis: ChainId) {
-        self.basis = if self.believed.is_empty() || self.basis == basis { basis } else { ChainId::NONE };
-        plan.add(&mut self.believed, time, [(0, 1)]);
-    }
-
-    /// Takes in a value that is taken for one that was counted before.
-    pub(crate) fn recall(&mut self, plan: &CellPlan, time: Time) {
-        self.basis = ChainId::NONE;
-        plan.add(&mut self.believed, time, []);
-    }
-
-    /// Returns true if an image of a chain, with this added, is what the cluster makes of it.
-    pub(crate) fn is_certain(&self, link: ChainId) -> bool {
-        self.believed.is_empty() || self.basis == link
-    }
+impl UnmergedDelta {
+    const NONE: &'static UnmergedDelta = &UnmergedDelta {
+        believed: Vec::new(),
+        basis: ChainId::NONE,
+        uniques: Vec::new(),
+        flows: Vec::new(),
+        begins: false,
+    };
 
     /// Two additions in a row are one: from any moment `m`, the later of `m + cost` and `time + cost` twice over is the
     /// later of `m + both` and of a sum that is given by a time again. That time is rounded up to a microsecond.
@@ -122,58 +104,119 @@ impl CellDelta {
         }
         self.flows.push((time, flow));
     }
+}
+
+impl CellDelta {
+    fn rest(&self) -> &UnmergedDelta {
+        self.rest.as_deref().unwrap_or(UnmergedDelta::NONE)
+    }
+
+    fn rest_mut(&mut self) -> &mut UnmergedDelta {
+        self.rest.get_or_insert_default()
+    }
+
+    /// Returns the values that the cluster is asked to count.
+    pub(crate) fn uniques(&self) -> &[(Time, Shingle)] {
+        &self.rest().uniques
+    }
+
+    pub(crate) fn add(&mut self, plan: &CellPlan, op: &CellOperation) {
+        match op {
+            CellOperation::Counters(time, amounts) => plan.add(&mut self.words, *time, amounts.iter()),
+            CellOperation::Value { time, value, sightings } => {
+                (0..*sightings).for_each(|_| plan.add_value(&mut self.words, *time, None));
+                plan.add_value(&mut self.words, *time, *value);
+            }
+            CellOperation::Evidence(time, evidence) => plan.add_evidence(&mut self.words, *time, *evidence),
+            CellOperation::Hash(time, hash) => plan.add_hash(&mut self.words, *time, *hash),
+            CellOperation::Unique(time, pair) => self.rest_mut().uniques.push((*time, *pair)),
+            CellOperation::Flow(time, flow) => self.rest_mut().flow(*time, *flow),
+            CellOperation::Words(words) => plan.merge(&mut self.words, words),
+            CellOperation::Begin => {
+                *self = CellDelta::default();
+                self.rest_mut().begins = true;
+            }
+        }
+    }
+
+    /// Counts a value that the cluster is asked to count, or sets its mark: going by images of a chain.
+    pub(crate) fn believe(&mut self, plan: &CellPlan, time: Time, basis: ChainId) {
+        let rest = self.rest_mut();
+        rest.basis = if rest.believed.is_empty() || rest.basis == basis { basis } else { ChainId::NONE };
+        plan.add(&mut rest.believed, time, [(0, 1)]);
+    }
+
+    /// Takes in a value that is taken for one that was counted before.
+    pub(crate) fn recall(&mut self, plan: &CellPlan, time: Time) {
+        let rest = self.rest_mut();
+        rest.basis = ChainId::NONE;
+        plan.add(&mut rest.believed, time, []);
+    }
+
+    /// Returns true if an image of a chain, with this added, is what the cluster makes of it.
+    pub(crate) fn is_certain(&self, link: ChainId) -> bool {
+        self.rest().believed.is_empty() || self.rest().basis == link
+    }
 
     /// Adds all of another that came after it, but for what is believed.
     pub(crate) fn append(&mut self, plan: &CellPlan, later: &CellDelta) {
-        if later.begins {
+        if later.rest().begins {
             *self = later.clone();
             return;
         }
         plan.merge(&mut self.words, &later.words);
-        self.uniques.extend_from_slice(&later.uniques);
-        later.flows.iter().for_each(|(time, flow)| self.flow(*time, *flow));
+        if let Some(later) = &later.rest {
+            let rest = self.rest_mut();
+            rest.uniques.extend_from_slice(&later.uniques);
+            later.flows.iter().for_each(|(time, flow)| rest.flow(*time, *flow));
+        }
     }
 
     /// Returns true if the cluster has nothing to do: of a pair, whose owner brings the mark.
     pub(crate) fn is_carried(&self) -> bool {
-        self.words.is_empty() && self.uniques.is_empty() && self.flows.is_empty()
+        self.words.is_empty() && self.rest().uniques.is_empty() && self.rest().flows.is_empty()
     }
 
     /// Makes a cell one that has seen this, too.
     pub(crate) fn show(&self, plan: &CellPlan, cell: &mut Vec<u64>) {
-        for words in [&self.words, &self.believed] {
-            if !words.is_empty() {
-                plan.merge(cell, words);
+        for words in [&self.words, &self.rest().believed].into_iter().filter(|words| !words.is_empty()) {
+            match cell.is_empty() {
+                true => cell.extend_from_slice(words),
+                false => plan.merge(cell, words),
             }
         }
-        self.flows.iter().for_each(|(time, flow)| plan.flow(cell, *time, flow));
+        self.rest().flows.iter().for_each(|(time, flow)| plan.flow(cell, *time, flow));
     }
 
     /// Returns the delta as operations that add up to it.
     pub(crate) fn ops(&self) -> impl Iterator<Item = CellOperation> + '_ {
-        let begin = self.begins.then_some(CellOperation::Begin);
+        let UnmergedDelta { begins, uniques, flows, .. } = self.rest();
+        let begin = begins.then_some(CellOperation::Begin);
         let words = (!self.words.is_empty()).then(|| CellOperation::Words(self.words.clone()));
-        let uniques = self.uniques.iter().map(|(time, pair)| CellOperation::Unique(*time, *pair));
-        let flows = self.flows.iter().map(|(time, flow)| CellOperation::Flow(*time, *flow));
+        let uniques = uniques.iter().map(|(time, pair)| CellOperation::Unique(*time, *pair));
+        let flows = flows.iter().map(|(time, flow)| CellOperation::Flow(*time, *flow));
         begin.into_iter().chain(words).chain(uniques).chain(flows)
     }
 
     /// Returns the changes that happen to the cell in the cluster, in order.
     pub(crate) fn changes(&self, plan: &CellPlan) -> impl Iterator<Item = CellChange> + '_ {
-        let image = plan.times(&self.words).zip(plan.content(&self.words));
-        let merge =
-            image.map(|((first, last), content)| CellChange::Merge(CellImage { first, last, content }));
-        let uniques = self.uniques.iter().map(|(time, pair)| CellChange::Unique { pair: *pair, time: *time });
-        let flows = self.flows.iter().map(|(now, flow)| CellChange::Flow { now: *now, flow: *flow });
+        let is_seen = plan.times(&self.words).is_some();
+        let merge = is_seen.then(|| CellChange::Merge(self.words.clone()));
+        let UnmergedDelta { uniques, flows, .. } = self.rest();
+        let uniques = uniques.iter().map(|(time, pair)| CellChange::Unique { pair: *pair, time: *time });
+        let flows = flows.iter().map(|(now, flow)| CellChange::Flow { now: *now, flow: *flow });
         merge.into_iter().chain(uniques).chain(flows)
     }
 
     /// Its size in memory, about.
     pub(crate) fn bytes(&self) -> usize {
-        size_of::<CellDelta>()
-            + 8 * (self.words.capacity() + self.believed.capacity())
-            + size_of::<(Time, Shingle)>() * self.uniques.capacity()
-            + size_of::<(Time, GcraOperation)>() * self.flows.capacity()
+        let of_rest = |rest: &UnmergedDelta| {
+            size_of::<UnmergedDelta>()
+                + 8 * rest.believed.capacity()
+                + size_of::<(Time, Shingle)>() * rest.uniques.capacity()
+                + size_of::<(Time, GcraOperation)>() * rest.flows.capacity()
+        };
+        size_of::<CellDelta>() + 8 * self.words.capacity() + self.rest.as_deref().map_or(0, of_rest)
     }
 }
 
@@ -205,7 +248,7 @@ mod tests {
                 plan.flow(&mut one_by_one, Time(time), &flow);
                 delta.add(&plan, &CellOperation::Flow(Time(time), flow));
             }
-            prop_assert_eq!(delta.flows.len(), 1);
+            prop_assert_eq!(delta.rest().flows.len(), 1);
             delta.show(&plan, &mut at_once);
             let moment = |cell: &[u64]| {
                 let mut out = [0];

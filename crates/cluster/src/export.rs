@@ -108,12 +108,9 @@ impl ClusterExport {
             for (answer, (partition, asked)) in found.into_iter().zip(std::mem::take(&mut parts)) {
                 match answer {
                     Ok(found) => {
+                        self.done.lost += found.unsound.len() as u64;
                         let spelled = asked.into_iter().zip(found.images);
-                        cells.extend(spelled.filter_map(|(cell, image)| self.spell(&cell, image?)));
-                    }
-                    // One of them is damaged.
-                    Err(RemoteError::Unexpected(why)) => {
-                        self.apart(partition, asked, &why, &mut cells).await?;
+                        cells.extend(spelled.filter_map(|(cell, image)| self.spell(&cell, &image?)));
                     }
                     Err(why) => {
                         failure = Some(why);
@@ -129,47 +126,14 @@ impl ClusterExport {
         Ok(Some(cells))
     }
 
-    /// Reads cells one by one, and leaves out those that are none.
-    async fn apart(
-        &mut self,
-        partition: Partition,
-        asked: Vec<RemoteCell>,
-        why: &str,
-        cells: &mut Vec<ExportedCell>,
-    ) -> Result<(), RemoteError> {
-        tracing::warn!("{why}");
-        for cell in asked {
-            let mut tries = 0;
-            loop {
-                let read = PartitionRead { partition, cells: vec![cell.clone()], places: Vec::new() };
-                match self.wire.read(vec![read], WITHIN).await.pop() {
-                    Some(Ok(found)) => {
-                        let image = found.images.into_iter().next().flatten();
-                        cells.extend(image.and_then(|image| self.spell(&cell, image)));
-                        break;
-                    }
-                    Some(Err(RemoteError::Unexpected(_))) | None => {
-                        self.done.lost += 1;
-                        break;
-                    }
-                    Some(Err(failure)) => again(&mut tries, failure).await?,
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn spell(
-        &mut self,
-        cell: &RemoteCell,
-        CellImage { first, last, content }: CellImage,
-    ) -> Option<ExportedCell> {
+    fn spell(&mut self, cell: &RemoteCell, image: &CellImage) -> Option<ExportedCell> {
         let Key { kind, .. } = cell.key;
-        let (definition, known) = self.forms.get(&cell.form.id)?;
-        if known.plan.restore(first, last, &content).is_err() {
+        let (definition, _) = self.forms.get(&cell.form.id)?;
+        let plan = &cell.form.plan;
+        let Some(((first, last), content)) = plan.times(image).zip(plan.content(image)) else {
             self.done.lost += 1;
             return None;
-        }
+        };
         let key = Key { kind: Kind(kind.0 & !RemoteCell::PAIR), ..cell.key };
         let pair = kind.0 & RemoteCell::PAIR != 0;
         Some(ExportedCell { key, pair, definition: *definition, first, last, content })

@@ -250,7 +250,7 @@ impl ClusterCore {
                     && number <= *end
                 {
                     let batch = batches.entry(partition).or_default().entry(number).or_default();
-                    batch.entry((cell, form)).or_default().add(&known.plan, &op);
+                    batch.entry((cell, form)).or_default().add(&known.form.plan, &op);
                 }
             }
         }

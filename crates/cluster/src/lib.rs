@@ -15,7 +15,7 @@
 //! flush, share, renewal                                         and by itself
 //! core                                                          what all of these share
 //! wal, cache, lookup, partition, exact_queue, intent, sighting  what is kept; none of it asks the cluster
-//! remote, delta, chain, cell                                    what is talked about
+//! remote, delta, chain, cell, cell_map                          what is talked about
 //! ```
 //!
 //! The crate knows the network; what a count means it leaves to `stats`. `docs/operating/cluster.md` says what is promised.
@@ -27,6 +27,7 @@ mod cache;
 mod call;
 mod catalog;
 mod cell;
+mod cell_map;
 mod chain;
 mod claim;
 mod cluster;

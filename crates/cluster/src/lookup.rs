@@ -1,6 +1,5 @@
 //! Cells that a call finds in memory, and those it has to read: see [`crate::reads`].
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -9,7 +8,7 @@ use stats::Quality;
 
 use crate::cache::{CacheEntry, CacheShard};
 use crate::cell::CellId;
-use crate::chain::ChainId;
+use crate::cell_map::NO_HINT;
 use crate::in_flight::InFlightCall;
 use crate::partition::PartitionState;
 use crate::remote::Partition;
@@ -19,40 +18,68 @@ use crate::sighting::{SketchLook, SketchRead};
 #[derive(Default)]
 pub(crate) struct PlannedReads {
     pub(crate) flight: Arc<InFlightCall>,
-    pub(crate) cells: BTreeMap<Partition, Vec<(CellId, u32)>>,
-    /// The places of those that have no cell, as far as is known, and stand behind a sketch.
-    pub(crate) places: BTreeMap<Partition, Vec<SketchRead>>,
-    /// The last batch of each partition that the cluster had acknowledged before.
-    pub(crate) acknowledged: BTreeMap<Partition, u64>,
+    /// By partition: calls look at one after the other.
+    pub(crate) parts: Vec<PlannedPartition>,
     /// An image lacked what this node had seen acknowledged.
     pub(crate) was_void: Arc<AtomicBool>,
 }
 
+/// Cells of a partition that one call is to read; if there are none, only who has written last.
+pub(crate) struct PlannedPartition {
+    pub(crate) partition: Partition,
+    pub(crate) cells: Vec<PlannedCell>,
+    /// The places of those that have no cell, as far as is known, and stand behind a sketch.
+    pub(crate) places: Vec<SketchRead>,
+    /// The last batch that the cluster had acknowledged before.
+    pub(crate) acknowledged: u64,
+}
+
+/// A cell that is to be read, and where its entry was.
+#[derive(Clone, Copy)]
+pub(crate) struct PlannedCell {
+    pub(crate) id: CellId,
+    pub(crate) form: u32,
+    pub(crate) hint: u32,
+}
+
 impl PlannedReads {
     pub(crate) fn is_empty(&self) -> bool {
-        self.cells.is_empty()
+        self.parts.is_empty()
     }
 
-    fn push(&mut self, shard: &mut CacheShard, id: CellId, form: u32, sketch: Option<SketchLook<'_>>) {
+    fn part(&mut self, part: &PartitionState) -> Option<&mut PlannedPartition> {
+        if self.parts.last().is_none_or(|last| last.partition != part.partition) {
+            self.parts.push(PlannedPartition {
+                partition: part.partition,
+                cells: Vec::new(),
+                places: Vec::new(),
+                acknowledged: part.acknowledged,
+            });
+        }
+        self.parts.last_mut()
+    }
+
+    fn push(
+        &mut self,
+        shard: &mut CacheShard,
+        (cell, part): (PlannedCell, usize),
+        sketch: Option<SketchLook<'_>>,
+    ) {
         let mut sketch = sketch;
-        if let Some(entry) = shard.get_mut(id) {
+        if let Some(entry) = shard.at_mut(cell.hint as usize) {
             entry.flight = Some(self.flight.clone());
             sketch = sketch.filter(|_| !entry.holds());
         }
-        let Some(part) = shard.parts.get(shard.part_of(id)) else { return };
-        if let Some(look) = sketch {
-            let read = look.read(part.partition, id.mixed());
-            self.places.entry(part.partition).or_default().push(read);
-        }
-        self.acknowledged.insert(part.partition, part.acknowledged);
-        self.cells.entry(part.partition).or_default().push((id, form));
+        let Some(part) = shard.parts.get(part) else { return };
+        let Some(planned) = self.part(part) else { return };
+        planned.places.extend(sketch.map(|look| look.read(part.partition, cell.id.mixed())));
+        planned.cells.push(cell);
     }
 
     /// Asks only who has written last.
     fn check(&mut self, part: &mut PartitionState) {
         part.looking = Some(self.flight.clone());
-        self.acknowledged.insert(part.partition, part.acknowledged);
-        self.cells.entry(part.partition).or_default();
+        self.part(part);
     }
 }
 
@@ -104,7 +131,7 @@ pub(crate) struct CacheLookup {
 }
 
 impl CacheLookup {
-    /// Looks up one cell, and where it is read the sketch before it.
+    /// Looks up one cell, and where it is read the sketch before it. Answers where its entry is.
     pub(crate) fn look(
         &mut self,
         shard: &mut CacheShard,
@@ -112,20 +139,22 @@ impl CacheLookup {
         sketch: Option<SketchLook<'_>>,
         age: &ImageAge,
         stamp: u64,
-    ) {
+    ) -> u32 {
         let part = shard.part_of(id);
-        let (entry, as_of) = shard.entry(id, form, part, stamp);
+        let (place, entry, as_of) = shard.entry_at((id, NO_HINT), form, part, stamp);
+        let hint = place as u32;
         let (is_usable, is_recent) = (age.is_usable(entry, as_of), entry.read_at >= age.oldest);
         if is_usable && is_recent && as_of >= age.soft {
             self.hits += 1;
-            return;
+            return hint;
         }
-        let flying = entry.flying().cloned();
-        if is_usable && is_recent && shard.link(id, part) != ChainId::NONE {
-            let Some(part) = shard.parts.get_mut(part) else { return };
+        let (flying, link) = (entry.flying().cloned(), entry.link);
+        let cell = (PlannedCell { id, form, hint }, part);
+        if is_usable && is_recent && shard.goes_on(link, part) {
+            let Some(part) = shard.parts.get_mut(part) else { return hint };
             if part.answers_by(age.answered_by) {
                 self.hits += 1;
-                return;
+                return hint;
             }
             self.soft_hits += 1;
             if part.looking.as_ref().is_none_or(|flight| flight.has_ended()) {
@@ -134,7 +163,7 @@ impl CacheLookup {
         } else if is_usable {
             self.soft_hits += 1;
             if flying.is_none() {
-                self.old.push(shard, id, form, sketch);
+                self.old.push(shard, cell, sketch);
             }
         } else {
             self.misses += 1;
@@ -146,8 +175,9 @@ impl CacheLookup {
                         self.flights.push(flight);
                     }
                 }
-                None => self.missing.push(shard, id, form, sketch),
+                None => self.missing.push(shard, cell, sketch),
             }
         }
+        hint
     }
 }

@@ -19,6 +19,7 @@ use crate::cache::CacheShard;
 use crate::call::{CallObservation, ObserveCall};
 use crate::catalog::{ClusterCatalog, ClusterStatistic};
 use crate::cell::CellId;
+use crate::cell_map::NO_HINT;
 use crate::chain::ChainId;
 use crate::core::ClusterCore;
 use crate::delta::CellOperation;
@@ -57,8 +58,9 @@ impl ClusterCore {
             let decisions = self.decide(&catalog, &call, &mut verdicts).await;
             (verdicts, decisions)
         };
-        let (verdicts, decisions) = join(decide, self.gather(&catalog, &call, running.stamp)).await.0;
-        let (outcomes, position) = self.apply(&catalog, &call, &verdicts, &decisions, running.stamp);
+        let ((verdicts, decisions), hints) = join(decide, self.gather(&catalog, &call, running.stamp)).await;
+        let (outcomes, position) =
+            self.apply(&catalog, (&call, &hints), &verdicts, &decisions, running.stamp);
         drop(intents);
         if let Some(position) = position {
             self.wal.settled(position).await?;
@@ -77,36 +79,39 @@ impl ClusterCore {
         for (request, number) in requests.iter().zip(0..) {
             for (observation, at) in request.observations.iter().zip(0..) {
                 let reading = places.len();
-                let shard = self.place(self.partitions.of(observation.key.shingle)).0 as u16;
+                let partition = self.partitions.of(observation.key.shingle);
                 let plan = *plans.get(reading).expect("the catalog has found a plan for each observation");
                 places.push(CallObservation {
                     request: number,
                     observation: at,
                     reading: reading as u32,
                     plan,
-                    shard,
+                    partition: partition.0,
+                    shard: self.place(partition).0 as u16,
                 });
             }
         }
-        places.sort_by_key(|place| place.shard);
+        places.sort_by_key(|place| place.partition);
         Ok(ObserveCall { requests, places })
     }
 
-    /// Has the cluster asked for what is not known.
+    /// Has the cluster asked for what is not known. Answers where the entry of each of the call's places is.
     pub(crate) async fn gather(
         self: &Arc<ClusterCore>,
         catalog: &Arc<ClusterCatalog>,
         call: &ObserveCall<'_>,
         stamp: u64,
-    ) {
+    ) -> Vec<u32> {
         let start = self.environment.now();
+        let mut hints = vec![u32::MAX; call.places.len()];
         for attempt in 0..TRIES {
             let age = self.age(start);
             let mut lookup = CacheLookup::default();
+            let mut hints = hints.iter_mut();
             for group in call.places.chunk_by(|a, b| a.shard == b.shard) {
                 let Some(first) = group.first() else { continue };
                 let mut shard = self.shards[usize::from(first.shard)].lock();
-                for place in group {
+                for (place, hint) in group.iter().zip(&mut hints) {
                     let Some(observation) = place.of(call.requests) else { continue };
                     let Observation { key, add, .. } = observation;
                     let planned = &catalog.plans[usize::from(place.plan)];
@@ -119,7 +124,7 @@ impl ClusterCore {
                         time: kept(observation.time),
                         adds: add.adds() && place.origin(call.requests) == Origin::Event,
                     });
-                    lookup.look(&mut shard, (CellId::of(*key), form), sketch, &age, stamp);
+                    *hint = lookup.look(&mut shard, (CellId::of(*key), form), sketch, &age, stamp);
                     if let (Addition::Distinct { pair }, true) = (add, planned.has_pairs) {
                         lookup.look(&mut shard, (CellId::pair(*key, *pair), form), None, &age, stamp);
                     }
@@ -131,16 +136,17 @@ impl ClusterCore {
             let was_void = self.read(lookup, catalog).await;
             let is_late = self.environment.now() >= start + self.settings.within;
             if !was_void || is_late {
-                return;
+                break;
             }
         }
+        hints
     }
 
     /// Reads and adds. Answers up to where the journal is to be safe, if anything was added.
     pub(crate) fn apply(
         &self,
         catalog: &ClusterCatalog,
-        call: &ObserveCall<'_>,
+        (call, hints): (&ObserveCall<'_>, &[u32]),
         verdicts: &MarkStatuses,
         decisions: &ExactLimitReadings,
         stamp: u64,
@@ -170,11 +176,13 @@ impl ClusterCore {
         let oldest = self.running.oldest();
         let mut scratch = ObserveScratch::default();
         let _adding = self.adding.read();
+        let mut hints = hints.iter();
         for group in call.places.chunk_by(|a, b| a.shard == b.shard) {
             let Some(first) = group.first() else { continue };
             let mut shard = self.shards[usize::from(first.shard)].lock();
             let mut cells = CallShard { shard: &mut shard, stamp, moment: &moment, added: &mut added };
             for place in group {
+                let hint = hints.next().map_or(NO_HINT, |hint| *hint as usize);
                 let Some(observation) = place.of(requests) else { continue };
                 // Between two observations: what one adds to an owner and to a mark is of one batch.
                 let id = CellId::of(observation.key);
@@ -190,7 +198,7 @@ impl ClusterCore {
                 let origin = place.origin(requests);
                 let adds =
                     verdicts.adds(place.request as usize) && observation.add.adds() && origin != Origin::Look;
-                let told = cells.observe(planned, observation, (adds, origin), &mut scratch);
+                let told = cells.observe(planned, (observation, hint), (adds, origin), &mut scratch);
                 outcomes.set_reading(place.reading as usize, told, &scratch.values);
             }
             shard.evict(oldest, 64 + 4 * group.len());
@@ -222,18 +230,18 @@ struct CallShard<'a> {
 }
 
 impl CallShard<'_> {
-    /// Brings a cell up to date, and looks at it: how far its image can be trusted, and its words, none where it has
-    /// expired.
+    /// Brings a cell up to date, and looks at it: where its entry is, how far its image can be trusted, and its words, none
+    /// where it has expired.
     fn look<'s>(
         &'s mut self,
-        id: CellId,
+        (id, hint): (CellId, usize),
         planned: &ClusterStatistic,
         room: &'s mut Vec<u64>,
-    ) -> (Quality, &'s [u64]) {
+    ) -> (usize, Quality, &'s [u64]) {
         let part = self.shard.part_of(id);
         let acknowledged = self.shard.parts.get(part).map_or(0, |part| part.acknowledged);
         let CallMoment { age, horizon } = *self.moment;
-        let (entry, as_of) = self.shard.entry(id, planned.known.form.id, part, self.stamp);
+        let (place, entry, as_of) = self.shard.entry_at((id, hint), planned.known.form.id, part, self.stamp);
         if entry.flying().is_none() {
             entry.fold(&planned.plan, acknowledged);
         }
@@ -244,16 +252,17 @@ impl CallShard<'_> {
             let was_added_to = entry.pending.is_some() || entry.sent.is_some();
             entry.expire();
             if was_added_to {
-                self.add(id, planned, CellOperation::Begin);
+                self.add((id, place), planned, CellOperation::Begin);
             }
         }
-        (quality, self.shard.get(id).map_or(&[], |entry| entry.show(&planned.plan, room)))
+        let words = self.shard.at_mut(place).map_or(&[][..], |entry| entry.show(&planned.plan, room));
+        (place, quality, words)
     }
 
     fn observe(
         &mut self,
         planned: &ClusterStatistic,
-        observation: &Observation,
+        (observation, hint): (&Observation, usize),
         (adds, origin): (bool, Origin),
         scratch: &mut ObserveScratch,
     ) -> ReadingHead {
@@ -265,7 +274,7 @@ impl CallShard<'_> {
         let mut told =
             ReadingHead { quality: Quality::Exact, times: None, fresh: false, columns: plan.columns() as u8 };
         values.clear();
-        let (quality, words) = self.look(id, planned, room);
+        let (place, quality, words) = self.look((id, hint), planned, room);
         told.quality = quality;
         told.times = plan.times(words);
         let found = told.times.is_some();
@@ -301,7 +310,7 @@ impl CallShard<'_> {
         if let Addition::Distinct { pair } = add
             && planned.has_pairs
         {
-            self.observe_pair(planned, (id, CellId::pair(*key, *pair)), time, adds, room, &mut told);
+            self.observe_pair(planned, ((id, place), CellId::pair(*key, *pair)), time, adds, room, &mut told);
             return told;
         }
         if !adds {
@@ -312,14 +321,14 @@ impl CallShard<'_> {
         match plan.change(add, &context) {
             // What is given back or cleared depends on what is there, bucket by bucket.
             change @ (StatisticChange::GiveBack { .. } | StatisticChange::Clear(_)) => {
-                let (_, words) = self.look(id, planned, room);
+                let (_, _, words) = self.look((id, place), planned, room);
                 if let Some(op) = taken_back(plan, words, &change) {
-                    self.add(id, planned, op);
+                    self.add((id, place), planned, op);
                 }
             }
             change => {
                 if let Some(op) = CellOperation::of(plan, change) {
-                    self.add(id, planned, op);
+                    self.add((id, place), planned, op);
                 }
             }
         }
@@ -340,14 +349,14 @@ impl CallShard<'_> {
     fn observe_pair(
         &mut self,
         planned: &ClusterStatistic,
-        (id, pair): (CellId, CellId),
+        ((id, place), pair): ((CellId, usize), CellId),
         time: Time,
         adds: bool,
         room: &mut Vec<u64>,
         told: &mut ReadingHead,
     ) {
         let plan = &planned.plan;
-        let (quality, words) = self.look(pair, planned, room);
+        let (_, quality, words) = self.look((pair, NO_HINT), planned, room);
         let (seen, is_kept) = plan.fine(words, plan.bucket(time));
         told.fresh = !seen && is_kept;
         let is_usable = quality != Quality::Missing;
@@ -360,10 +369,10 @@ impl CallShard<'_> {
         if told.fresh {
             let part = self.shard.part_of(pair);
             let basis = if is_usable { self.shard.link(pair, part) } else { ChainId::NONE };
-            self.add(id, planned, CellOperation::Unique(time, event::Shingle(pair.shingle)));
+            self.add((id, place), planned, CellOperation::Unique(time, event::Shingle(pair.shingle)));
             [id, pair].iter().for_each(|cell| self.shard.believe(*cell, part, plan, time, basis));
         } else {
-            self.add(id, planned, CellOperation::Counters(time, CounterAmounts::default()));
+            self.add((id, place), planned, CellOperation::Counters(time, CounterAmounts::default()));
             // Whoever has added it may not have it in the journal yet, and fail; this one is not to fail with it.
             if self.shard.get(pair).is_some_and(|entry| entry.pending.is_some()) {
                 self.note(id, planned, CellOperation::Unique(time, event::Shingle(pair.shingle)));
@@ -371,9 +380,9 @@ impl CallShard<'_> {
         }
     }
 
-    fn add(&mut self, id: CellId, planned: &ClusterStatistic, op: CellOperation) {
+    fn add(&mut self, (id, place): (CellId, usize), planned: &ClusterStatistic, op: CellOperation) {
         let at = self.shard.part_of(id);
-        self.shard.add(id, at, &planned.plan, &op);
+        self.shard.add((id, place), at, &planned.plan, &op);
         self.note(id, planned, op);
     }
 

@@ -58,8 +58,8 @@ pub(crate) struct PartitionState {
     pub(crate) chain: WriterChain,
     /// The call that asks only that.
     pub(crate) looking: Option<Arc<InFlightCall>>,
-    /// Cells with pending additions.
-    pub(crate) dirty: Vec<CellId>,
+    /// Cells with pending additions, and where their entries were.
+    pub(crate) dirty: Vec<(CellId, u32)>,
     pub(crate) pending_bytes: usize,
     /// Pending additions of forms that are no longer in force.
     pub(crate) orphans: Vec<BatchItem>,

@@ -5,15 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use event::Key;
-
 use crate::catalog::ClusterCatalog;
-use crate::cell::CellId;
 use crate::chain::ChainId;
 use crate::core::ClusterCore;
 use crate::in_flight::InFlightGuard;
-use crate::lookup::{CacheLookup, ImageAge, PlannedReads};
-use crate::remote::{CellImage, Partition, PartitionRead, RemoteCell};
+use crate::lookup::{CacheLookup, ImageAge, PlannedCell, PlannedPartition, PlannedReads};
+use crate::remote::{CellForm, PartitionRead, RemoteCell};
 use crate::sighting::SketchRead;
 
 /// The longest that an image is kept which nobody has changed. Servers let go of what is not used by a clock of their own,
@@ -65,23 +62,34 @@ impl ClusterCore {
     }
 
     async fn fetch(&self, wanted: PlannedReads, catalog: &ClusterCatalog) {
-        let PlannedReads { cells, mut places, acknowledged, was_void, .. } = wanted;
+        let PlannedReads { parts, was_void, .. } = wanted;
         let asked = self.environment.now();
-        let read = |(partition, ids): (&Partition, &Vec<(CellId, u32)>)| {
-            let cell = |(id, form): &(CellId, u32)| {
-                Some(RemoteCell { key: id.key(), form: catalog.forms.get(form)?.form.clone() })
-            };
-            let places = places.get(partition).into_iter().flatten().map(SketchRead::name).collect();
-            PartitionRead { partition: *partition, cells: ids.iter().filter_map(cell).collect(), places }
+        // Cells one behind the other are often of one form.
+        let mut last: Option<(u32, &Arc<CellForm>)> = None;
+        let mut form_of = |form: u32| {
+            let known = last.filter(|(known, _)| *known == form);
+            last = known.or_else(|| Some((form, &catalog.forms.get(&form)?.form)));
+            last.map(|(_, form)| form.clone())
         };
-        let reads: Vec<PartitionRead> = cells.iter().map(read).collect();
+        let reads = parts.iter().map(|PlannedPartition { partition, cells, places, .. }| {
+            let cell =
+                |cell: &PlannedCell| Some(RemoteCell { key: cell.id.key(), form: form_of(cell.form)? });
+            let cells = cells.iter().filter_map(cell).collect();
+            PartitionRead {
+                partition: *partition,
+                cells,
+                places: places.iter().map(SketchRead::name).collect(),
+            }
+        });
+        let reads: Vec<PartitionRead> = reads.collect();
         let count: u64 = reads.iter().map(|read| read.cells.len() as u64).sum();
         let checks = reads.iter().filter(|read| read.cells.is_empty()).count() as u64;
         self.counts.reads.fetch_add(count, Ordering::Relaxed);
         self.counts.checks.fetch_add(checks, Ordering::Relaxed);
         self.counts.read_calls.fetch_add(1, Ordering::Relaxed);
         let results = self.remote.read(reads, self.settings.within).await;
-        for ((partition, ids), result) in cells.into_iter().zip(results) {
+        for (planned, result) in parts.into_iter().zip(results) {
+            let PlannedPartition { partition, cells, places, acknowledged: before } = planned;
             let found = match result {
                 Ok(found) => found,
                 Err(failure) => {
@@ -93,10 +101,8 @@ impl ClusterCore {
             self.met(partition, found.number);
             let (shard, at) = self.place(partition);
             let mut shard = self.shards[shard].lock();
-            let places = places.remove(&partition).unwrap_or_default();
             places.iter().zip(found.sightings).for_each(|(place, counts)| place.raise(partition, counts));
             shard.split(at, found.number, catalog, asked, self.settings.batch_bytes_max);
-            let before = acknowledged.get(&partition).copied().unwrap_or(0);
             if found.number < before {
                 was_void.store(true, Ordering::Release);
                 if let Some(part) = shard.parts.get_mut(at) {
@@ -107,29 +113,25 @@ impl ClusterCore {
             let link = shard.parts.get_mut(at).map_or(ChainId::NONE, |part| {
                 part.chain.saw(found.writer, found.number, part.acknowledged, asked)
             });
-            for ((id, form), image) in ids.into_iter().zip(found.images) {
-                let words = match image.map(|image| restore(catalog, form, &image)) {
-                    None => Vec::new(),
-                    Some(Ok(words)) => words,
-                    Some(Err(why)) => {
-                        self.counts.unsound.fetch_add(1, Ordering::Relaxed);
-                        tracing::error!(key = ?id.key(), why, "a cell of the cluster is not one of its definition");
-                        continue;
-                    }
-                };
+            let mut unsound = found.unsound.iter().peekable();
+            let mut limits: Option<((u16, u16), bool)> = None;
+            for ((at, cell), image) in cells.into_iter().enumerate().zip(found.images) {
+                let PlannedCell { id, form, hint } = cell;
+                if unsound.next_if_eq(&&at).is_some() {
+                    self.counts.unsound.fetch_add(1, Ordering::Relaxed);
+                    tracing::error!(key = ?id.key(), "a cell of the cluster is not one of its definition");
+                    continue;
+                }
+                let words = image.unwrap_or_default();
                 // Whoever takes from an exact limit writes no batch, so such an image is as old as its reading.
-                let Key { space, kind, .. } = id.key();
-                let is_limit = catalog.planned(space, kind).is_ok_and(|planned| planned.is_limit);
+                let of = (id.space, id.kind);
+                let known = limits.filter(|(known, _)| *known == of);
+                let (_, is_limit) = *limits.insert(known.unwrap_or_else(|| (of, catalog.is_limit(id.key()))));
                 let link = if is_limit { ChainId::NONE } else { link };
-                if !shard.arrive(id, form, found.number, words, (asked, link)) {
+                if !shard.arrive((id, hint as usize), form, found.number, words, (asked, link)) {
                     was_void.store(true, Ordering::Release);
                 }
             }
         }
     }
-}
-
-fn restore(catalog: &ClusterCatalog, form: u32, image: &CellImage) -> Result<Vec<u64>, &'static str> {
-    let known = catalog.forms.get(&form).ok_or("it has no definition")?;
-    known.plan.restore(image.first, image.last, &image.content)
 }

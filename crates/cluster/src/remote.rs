@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use event::{Key, Shingle, Span, Time};
-use stats::cell_export::{CellContent, CellDefinition};
+use stats::cell_export::CellDefinition;
 use stats::limit::GcraOperation;
-use stats::{Addition, LedgerMetric, SketchPlace};
+use stats::{Addition, CellPlan, LayoutError, LedgerMetric, SketchPlace};
 
 /// A future that answers later.
 pub type RemoteFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -60,6 +60,18 @@ pub struct CellForm {
     pub id: u32,
     /// The definition of what is kept. Of a pair it is the distinct count's.
     pub definition: CellDefinition,
+    /// The operations on its cells.
+    pub plan: CellPlan,
+}
+
+impl CellForm {
+    /// Compiles the form of a definition.
+    ///
+    /// # Errors
+    /// Says what does not fit.
+    pub fn new(definition: CellDefinition) -> Result<CellForm, LayoutError> {
+        Ok(CellForm { id: definition.id(), plan: definition.plan()?, definition })
+    }
 }
 
 /// A key under its definition. For the pair of an exact distinct count, the kind is that of the count with
@@ -77,16 +89,8 @@ impl RemoteCell {
     pub const PAIR: u16 = 0x8000;
 }
 
-/// All that the cluster keeps of a cell, or a part that is to be added.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CellImage {
-    /// First event.
-    pub first: Time,
-    /// Last event.
-    pub last: Time,
-    /// The content that was counted.
-    pub content: CellContent,
-}
+/// All that the cluster keeps of a cell, or a part that is to be added: the words of a cell, as the plan of its form has them.
+pub type CellImage = Vec<u64>;
 
 /// The change that happens to a cell.
 #[derive(Clone, Debug, PartialEq)]
@@ -182,6 +186,8 @@ pub struct PartitionImages {
     pub writer: LastWriter,
     /// One a cell, in order; `None` for what is not there.
     pub images: Vec<Option<CellImage>>,
+    /// The places of cells, in order, of which something is there that is no cell of their form. They have no image.
+    pub unsound: Vec<usize>,
     /// One a place, in order; none at all while the partition is being moved.
     pub sightings: Vec<SightingCounts>,
 }

@@ -75,8 +75,14 @@ impl ClusterCore {
             self.intents.settle(&[token]);
             return;
         };
-        self.gather(&catalog, &call, running.stamp).await;
+        let hints = self.gather(&catalog, &call, running.stamp).await;
         // What it takes from exact limits may have been taken before a crash: it is not taken again.
-        self.apply(&catalog, &call, &MarkStatuses::had(token), &ExactLimitReadings::default(), running.stamp);
+        self.apply(
+            &catalog,
+            (&call, &hints),
+            &MarkStatuses::had(token),
+            &ExactLimitReadings::default(),
+            running.stamp,
+        );
     }
 }

@@ -8,13 +8,14 @@
 //! source since; one that finds no difference is the check that all is there. Meanwhile nobody else may count the
 //! same keys: what they add between the reading and the writing of a cell is lost.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use event::{Key, Kind, Time};
-use stats::Measure;
 use stats::cell_export::{CellContent, CellDefinition, ExportedCell};
+use stats::{CellPlan, Measure};
 
 use crate::remote::{
     CellChange, CellForm, CellImage, CellWrite, Partition, PartitionCount, PartitionRead, RemoteCell,
@@ -94,14 +95,19 @@ impl ClusterTransfer {
         for (definition, portable) in cells {
             let ExportedCell { key, pair, first, last, content, .. } = portable;
             let id = definition.id();
-            let form = self
-                .forms
-                .entry(id)
-                .or_insert_with(|| Arc::new(CellForm { id, definition: definition.clone() }));
+            let unfit = |why: String| RemoteError::Unexpected(why.into());
+            let form = match self.forms.entry(id) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(place) => {
+                    let form = CellForm::new(definition.clone());
+                    place.insert(Arc::new(form.map_err(|error| unfit(error.to_string()))?))
+                }
+            };
+            let image = form.plan.restore(first, last, &content).map_err(|why| unfit(why.to_owned()))?;
             let kind = if pair { Kind(key.kind.0 | RemoteCell::PAIR) } else { key.kind };
             let (cells, images) = parts.entry(self.partitions.of(key.shingle)).or_default();
             cells.push(RemoteCell { key: Key { kind, ..key }, form: form.clone() });
-            images.push(CellImage { first, last, content });
+            images.push(image);
         }
         let mut tries = 0;
         while !parts.is_empty() {
@@ -141,7 +147,7 @@ impl ClusterTransfer {
         let [mut anew, mut on] = [(Time(i64::MAX), Vec::new()), (self.now, Vec::new())];
         for ((cell, image), found) in cells.into_iter().zip(images).zip(found) {
             match &found {
-                Some(found) if is_same(found, &image) => {
+                Some(found) if is_same(&cell.form.plan, found, &image) => {
                     self.done.same += 1;
                     continue;
                 }
@@ -215,10 +221,10 @@ pub(crate) async fn renew(
 }
 
 /// A bucket may have gone on.
-fn is_same(found: &CellImage, image: &CellImage) -> bool {
-    match (&found.content, &image.content) {
-        (CellContent::Moment(found), CellContent::Moment(moment)) => found >= moment,
-        _ => found == image,
+fn is_same(plan: &CellPlan, found: &CellImage, image: &CellImage) -> bool {
+    match (plan.content(found), plan.content(image)) {
+        (Some(CellContent::Moment(found)), Some(CellContent::Moment(moment))) => found >= moment,
+        (one, other) => one == other && plan.times(found) == plan.times(image),
     }
 }
 

@@ -31,6 +31,8 @@ use crate::remote::{Partition, PartitionCount};
 
 /// The bytes that a segment begins with.
 pub(crate) const MAGIC: &[u8; 8] = b"thwal003";
+/// The bytes of an addition of one counter, about.
+const ADDITION_BYTES: usize = 32;
 /// Frames of records.
 const FORMAT: FrameFormat<0> = FrameFormat {
     mark: [0xf5, 0x54, 0x48, 0x6b],
@@ -82,6 +84,7 @@ impl WalRecord {
                 push_request(&mut bytes, request);
             }
             WalRecord::Addition { had, refused, added } => {
+                bytes.reserve(ADDITION_BYTES * (1 + added.len()));
                 bytes.push(4);
                 for tokens in [had, refused] {
                     push_varint(&mut bytes, tokens.len() as u64);

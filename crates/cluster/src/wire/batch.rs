@@ -96,7 +96,13 @@ pub(super) fn batch(names: &NameCodec, batch: &WriteBatch) -> Result<ScriptArgum
     keys.place(names.number(batch.partition));
     keys.place(names.writer(batch.partition));
     let mut places = Vec::with_capacity(batch.writes.len());
-    for CellWrite { cell, change, renews } in batch.writes.iter() {
+    // What was told of a value is nothing where that is not known.
+    let is_told = |write: &&CellWrite| match &write.change {
+        CellChange::Merge(words) => write.cell.form.plan.content(words).is_some(),
+        CellChange::Unique { .. } | CellChange::Flow { .. } => true,
+    };
+    let writes: Vec<&CellWrite> = batch.writes.iter().filter(is_told).collect();
+    for CellWrite { cell, change, renews } in writes.iter().copied() {
         let key = keys.place(names.cell(batch.partition, cell));
         let pair = match change {
             CellChange::Unique { pair, .. } => keys.place(names.pair(batch.partition, cell, *pair)),
@@ -111,13 +117,13 @@ pub(super) fn batch(names: &NameCodec, batch: &WriteBatch) -> Result<ScriptArgum
     pack.time(batch.horizon);
     pack.integer(NUMBER_TTL);
     forms.pack(&mut pack);
-    pack.array(batch.writes.len());
-    for (CellWrite { cell, change, .. }, (form, key, pair)) in batch.writes.iter().zip(places) {
+    pack.array(writes.len());
+    for (CellWrite { cell, change, .. }, (form, key, pair)) in writes.into_iter().zip(places) {
         let measure = &cell.form.definition.measure;
         let at = WriteTarget { form, key };
         match change {
             CellChange::Merge(image) => {
-                merge(&mut pack, at, image, measure, batch.horizon)?;
+                merge(&mut pack, at, image, &cell.form, batch.horizon)?;
             }
             CellChange::Unique { time, .. } => {
                 if !measure.has_pairs() {
@@ -222,19 +228,18 @@ fn merge(
     pack: &mut MessagePackWriter,
     at: WriteTarget,
     image: &CellImage,
-    measure: &Measure,
+    CellForm { definition, plan, .. }: &CellForm,
     horizon: Time,
 ) -> Result<(), &'static str> {
-    let CellImage { first, last, content } = image;
-    if first > last {
-        return Err("the first event is after the last");
-    }
-    match (MergeForm::of(measure), content) {
+    let Some(((first, last), content)) = plan.times(image).zip(plan.content(image)) else {
+        return Err("an image is of another form than its cell");
+    };
+    match (MergeForm::of(&definition.measure), &content) {
         (MergeForm::Ring(frame), CellContent::Buckets(buckets)) => {
-            let rows = rows(&frame, *last, buckets)?;
+            let rows = rows(&frame, last, buckets)?;
             at.begin(pack, 2 + 2 * rows.len());
-            pack.text(clamped(*first).0);
-            pack.text(clamped(*last).0);
+            pack.text(clamped(first).0);
+            pack.text(clamped(last).0);
             for (place, amount) in rows {
                 pack.text(place);
                 pack.count(amount);
@@ -243,18 +248,18 @@ fn merge(
         }
         (MergeForm::Totals { columns, .. }, CellContent::Totals(totals)) => {
             at.begin(pack, 1);
-            totals_of(pack, columns, (*first, *last), totals)
+            totals_of(pack, columns, (first, last), totals)
         }
         (MergeForm::Sums { .. }, CellContent::Evidence(Evidence { bad, good, weight })) => {
             at.begin(pack, 2);
-            pack.time(*last);
+            pack.time(last);
             pack.array(3);
             [bad, good, weight].into_iter().for_each(|sum| pack.integer(*sum));
             Ok(())
         }
         (MergeForm::Register { .. }, CellContent::Last(value)) => {
             at.begin(pack, 2);
-            pack.text(clamped(*last).0);
+            pack.text(clamped(last).0);
             pack.bytes(value.as_bytes());
             Ok(())
         }
@@ -271,9 +276,9 @@ fn merge(
         }
         (MergeForm::Registers { tier, precision }, CellContent::Registers(periods)) => {
             at.begin(pack, 3);
-            pack.text(clamped(*first).0);
-            pack.text(clamped(*last).0);
-            let newest = form::bucket(*last, tier);
+            pack.text(clamped(first).0);
+            pack.text(clamped(last).0);
+            let newest = form::bucket(last, tier);
             let mut runs = Vec::new();
             for HyperLogLogRegisters { start, ranks } in periods {
                 let period = form::bucket(*start, tier);

@@ -178,18 +178,21 @@ impl WireCore {
             let [first, writer, Value::BulkString(images), counted @ ..] = parts.as_slice() else {
                 return Err(wrong("the command that reads answered too little"));
             };
-            let images = self.tables.images(images, cells.next().unwrap_or_default()).map_err(wrong)?;
+            let (images, unsound) =
+                tables::images(images, cells.next().unwrap_or_default()).map_err(wrong)?;
             let sightings = match counted {
                 [] => Vec::new(),
                 [Value::BulkString(text)] => sighting::decode(text, read.places.len()).map_err(wrong)?,
                 _ => return Err(wrong("the command that reads answered too much")),
             };
             let number = number(first).ok_or_else(|| wrong("a number of a node is none"))?;
-            let part = PartitionImages { number, writer: self.writer(writer), images, sightings };
+            let part = PartitionImages { number, writer: self.writer(writer), images, unsound, sightings };
             match &mut all {
                 None => all = Some(part),
                 Some(all) if (all.number, all.writer) == (part.number, part.writer) => {
-                    all.images.extend(part.images)
+                    let before = all.images.len();
+                    all.unsound.extend(part.unsound.into_iter().map(|at| before + at));
+                    all.images.extend(part.images);
                 }
                 Some(_) => {
                     return Err(RemoteError::Unreachable("it was written to while it was read".into()));
@@ -225,20 +228,23 @@ impl WireCore {
             if before != after || before.len() != HEAD {
                 continue;
             }
-            let mut images = vec![None; read.cells.len()];
+            let (mut images, mut unsound) = (vec![None; read.cells.len()], Vec::new());
             for (places, value) in places.iter().zip(found) {
                 let Value::BulkString(answer) = value else {
                     return Err(wrong("no answer of the command that reads"));
                 };
                 let cells: Vec<RemoteCell> = places.iter().map(|at| read.cells[*at].clone()).collect();
-                let part = self.tables.images(&answer, &cells).map_err(wrong)?;
+                let (part, wrong_ones) = tables::images(&answer, &cells).map_err(wrong)?;
                 places.iter().zip(part).for_each(|(at, image)| images[*at] = image);
+                unsound.extend(wrong_ones.into_iter().filter_map(|at| places.get(at)));
             }
+            unsound.sort_unstable();
             let number = number(&before[0]).ok_or_else(|| wrong("a number of a node is none"))?;
             return Ok(PartitionImages {
                 number,
                 writer: self.writer(&before[1]),
                 images,
+                unsound,
                 sightings: Vec::new(),
             });
         }

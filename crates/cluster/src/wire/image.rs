@@ -15,7 +15,7 @@ use crate::remote::{CellForm, CellImage, TIME_MAX};
 const AGGREGATE_COUNT_MAX: u64 = (1 << 62) - 1;
 
 /// Makes an image of the fields of a cell's hash and their values; `None` if there are none. Allocates no more than some
-/// times what is given.
+/// times what is given, or as much as the form's cells have at most.
 ///
 /// # Errors
 /// Says what is no field of the form.
@@ -39,7 +39,7 @@ pub fn decode<'a>(
         let moment = cell.least.ok_or("it has no moment")?;
         let micros = moment.div_euclid(1000).saturating_add(i64::from(moment.rem_euclid(1000) > 0));
         let time = Time(micros);
-        return Ok(Some(CellImage { first: time, last: time, content: CellContent::Moment(moment) }));
+        return form.plan.restore(time, time, &CellContent::Moment(moment)).map(Some);
     }
     let last = cell.last.ok_or("it has no last event")?;
     let first = cell.first.unwrap_or(last);
@@ -59,7 +59,7 @@ pub fn decode<'a>(
         }
         MergeForm::Moment => CellContent::Moment(nanoseconds(last)),
     };
-    Ok(Some(CellImage { first, last, content }))
+    form.plan.restore(first, last, &content).map(Some)
 }
 
 /// The fields of any cell.

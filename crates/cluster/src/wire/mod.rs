@@ -717,10 +717,17 @@ impl WireCore {
             [Value::BulkString(text)] => sighting::decode(text, read.places.len())?,
             _ => return Err("it answered not as many cells as were asked for"),
         };
-        let image = |(value, cell): (&Value, &RemoteCell)| image_of(value, &cell.form);
-        let images = images.iter().zip(&read.cells).map(image).collect::<Result<Vec<_>, _>>()?;
+        let mut unsound = Vec::new();
+        let image = |(at, (value, cell)): (usize, (&Value, &RemoteCell))| {
+            image_of(value, &cell.form).unwrap_or_else(|why| {
+                tracing::debug!(key = ?cell.key, why, "a cell of the cluster cannot be read");
+                unsound.push(at);
+                None
+            })
+        };
+        let images = images.iter().zip(&read.cells).enumerate().map(image).collect();
         let number = number(first).ok_or("a number of a node is none")?;
-        Ok(PartitionImages { number, writer: self.writer(writer), images, sightings })
+        Ok(PartitionImages { number, writer: self.writer(writer), images, unsound, sightings })
     }
 
     /// Returns the last writer: a node, and its number. What is none of that is nobody that is known.

@@ -10,7 +10,7 @@ use cells::request::{self, BareName, CellPlace, PLACES_MAX, RequestWriter};
 use event::{Kind, Shingle, Span, Time};
 use parking_lot::Mutex;
 use redis::{Cmd, Value, cmd};
-use stats::{Addition, CellPlan, Measure};
+use stats::{Addition, Measure};
 
 use super::exact_limit::BATCH_TTL;
 use super::message_pack::clamped;
@@ -26,13 +26,12 @@ pub(super) const TABLES: u8 = 16;
 /// The number of forms from which on all are forgotten, to be compiled anew.
 const FORMS_MAX: usize = 1024;
 
-/// A form as requests say it, and the operations on its cells.
+/// A form as requests say it.
 #[derive(Debug)]
-pub(super) struct KnownForm {
+struct KnownForm {
     /// The form itself, so that its address means it and no other.
     form: Arc<CellForm>,
     field: Vec<u8>,
-    pub(super) plan: CellPlan,
 }
 
 /// Makes requests.
@@ -87,14 +86,14 @@ impl<'a> RequestParts<'a> {
         key
     }
 
-    fn form(&mut self, form: &Arc<CellForm>, writer: &mut RequestWriter) -> Result<u16, &'static str> {
+    fn form(&mut self, form: &Arc<CellForm>, writer: &mut RequestWriter) -> u16 {
         if let Some(at) = self.forms.iter().position(|known| Arc::ptr_eq(&known.form, form)) {
-            return Ok(at as u16);
+            return at as u16;
         }
-        let known = self.codec.known(form)?;
+        let known = self.codec.known(form);
         writer.form(&known.field);
         self.forms.push(known);
-        Ok((self.forms.len() - 1) as u16)
+        (self.forms.len() - 1) as u16
     }
 
     fn place(&mut self, cell: &RemoteCell, writer: &mut RequestWriter) -> Result<CellPlace, &'static str> {
@@ -104,7 +103,7 @@ impl<'a> RequestParts<'a> {
             return Err("a key is of another kind than its definition");
         }
         Ok(CellPlace {
-            form: self.form(&cell.form, writer)?,
+            form: self.form(&cell.form, writer),
             is_pair,
             table: self.table(cell.key.shingle),
             shingle: cell.key.shingle,
@@ -132,19 +131,18 @@ impl TableCodec {
     }
 
     /// The form as requests say it.
-    pub(super) fn known(&self, form: &Arc<CellForm>) -> Result<Arc<KnownForm>, &'static str> {
+    fn known(&self, form: &Arc<CellForm>) -> Arc<KnownForm> {
         let mut forms = self.forms.lock();
         if let Some(known) = forms.get(&(Arc::as_ptr(form) as usize)) {
-            return Ok(known.clone());
+            return known.clone();
         }
-        let plan = form.definition.plan().map_err(|_| "a definition does not fit")?;
         let field = TableForm::field_of(form.id, &form.definition);
-        let known = Arc::new(KnownForm { form: form.clone(), field, plan });
+        let known = Arc::new(KnownForm { form: form.clone(), field });
         if forms.len() >= FORMS_MAX {
             forms.clear();
         }
         forms.insert(Arc::as_ptr(form) as usize, known.clone());
-        Ok(known)
+        known
     }
 
     /// The call of a batch; an error names the change that is not of its form.
@@ -162,10 +160,7 @@ impl TableCodec {
             let place = parts.place(&write.cell, &mut writer)?;
             let measure = &write.cell.form.definition.measure;
             match &write.change {
-                CellChange::Merge(CellImage { first, last, content }) => {
-                    let plan = &parts.forms[usize::from(place.form)].plan;
-                    writer.merge(place, &plan.restore(*first, *last, content)?);
-                }
+                CellChange::Merge(words) => writer.merge(place, words),
                 CellChange::Unique { pair, time } => {
                     if !measure.has_pairs() {
                         return Err("only an exact distinct count has pairs");
@@ -243,33 +238,6 @@ impl TableCodec {
         Ok(calls)
     }
 
-    /// Reads the images that were answered of cells.
-    pub(super) fn images(
-        &self,
-        answer: &[u8],
-        cells: &[RemoteCell],
-    ) -> Result<Vec<Option<CellImage>>, &'static str> {
-        let mut images = Vec::with_capacity(cells.len());
-        let mut known: Option<Arc<KnownForm>> = None;
-        let mut wrong = None;
-        request::read_cells(answer, cells.len(), |at, words| {
-            let Some(words) = words else { return images.push(None) };
-            let form = &cells[at].form;
-            if known.as_ref().is_none_or(|known| !Arc::ptr_eq(&known.form, form)) {
-                known = self.known(form).ok();
-            }
-            let image = known.as_ref().filter(|known| known.plan.check(words)).and_then(|known| {
-                let ((first, last), content) = known.plan.times(words).zip(known.plan.content(words))?;
-                Some(CellImage { first, last, content })
-            });
-            if image.is_none() {
-                wrong = Some("a cell is none of its definition");
-            }
-            images.push(image);
-        })?;
-        wrong.map_or(Ok(images), Err)
-    }
-
     /// The call for claims of one partition.
     pub(super) fn claim(
         &self,
@@ -344,6 +312,24 @@ pub(super) fn sweep(names: &NameCodec, partition: Partition, table: u8, horizon:
 /// The call for the names of a table's cells, from where the last answer ended.
 pub(super) fn scan(names: &NameCodec, partition: Partition, table: u8, from: &[u8], count: usize) -> Cmd {
     call(TableCommand::Scan, &[names.table(partition, table)], &request::scan(from, count as u64))
+}
+
+/// Reads the images that were answered of cells, and the places of those that are no cells of their forms.
+pub(super) fn images(
+    answer: &[u8],
+    cells: &[RemoteCell],
+) -> Result<(Vec<Option<CellImage>>, Vec<usize>), &'static str> {
+    let (mut images, mut unsound) = (Vec::with_capacity(cells.len()), Vec::new());
+    request::read_cells(answer, cells.len(), |at, words| {
+        let plan = &cells[at].form.plan;
+        let is_cell = |words: &&[u64]| plan.check(words) && plan.times(words).is_some();
+        let image = words.filter(is_cell).map(<[u64]>::to_vec);
+        if image.is_none() && words.is_some() {
+            unsound.push(at);
+        }
+        images.push(image);
+    })?;
+    Ok((images, unsound))
 }
 
 /// The names that a scan has answered, and where the next begins.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cluster::Environment;
 use cluster::remote::{
-    CellChange, CellForm, CellImage, ExactLimitBatch, ExactLimitRequest, LastWriter, MarkClaim, Partition,
+    CellChange, CellForm, ExactLimitBatch, ExactLimitRequest, LastWriter, MarkClaim, Partition,
     PartitionCount, PartitionGenerations, PartitionImages, PartitionRead, PriorReading, RemoteCell,
     RemoteCluster, RemoteError, RemoteFuture, SightingBatch, SightingCounts, SketchHalf, WriteBatch,
     WriteOutcome,
@@ -256,10 +256,7 @@ impl State {
             let RemoteCell { key, form } = &write.cell;
             let (plan, words) = self.live(batch.partition, *key, form, batch.horizon);
             match &write.change {
-                CellChange::Merge(CellImage { first, last, content }) => {
-                    let other = plan.restore(*first, *last, content).unwrap();
-                    plan.merge(words, &other);
-                }
+                CellChange::Merge(other) => plan.merge(words, other),
                 CellChange::Flow { now, flow } => plan.flow(words, *now, flow),
                 CellChange::Unique { pair, time } => {
                     let pair = Key { kind: Kind(key.kind.0 | RemoteCell::PAIR), shingle: *pair, ..*key };
@@ -341,15 +338,14 @@ impl State {
         let mut image = |RemoteCell { key, form }: &RemoteCell| {
             let plan = self.plan(form);
             let words = self.parts[usize::from(read.partition.0)].cells.get(&(*key, form.id))?;
-            let ((first, last), content) = plan.times(words).zip(plan.content(words))?;
-            Some(CellImage { first, last, content })
+            plan.times(words).is_some().then(|| words.clone())
         };
         let images = read.cells.iter().map(&mut image).collect();
         let number = self.parts[usize::from(read.partition.0)].numbers.get(&node).copied().unwrap_or(0);
         let writer = writer(self.parts[usize::from(read.partition.0)].last, node);
         let part = &mut self.parts[usize::from(read.partition.0)];
         let sightings = read.places.iter().map(|(half, place)| part.counts(*half, *place)).collect();
-        PartitionImages { number, writer, images, sightings }
+        PartitionImages { number, writer, images, unsound: Vec::new(), sightings }
     }
 
     fn claim(&mut self, partition: Partition, MarkClaim { cell, time, token }: &MarkClaim) -> bool {

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cluster::remote::{
-    CellImage, ExactLimitBatch, ExactLimitRequest, Partition, PartitionRead, PriorReading, RemoteCell,
-    RemoteCluster,
+    ExactLimitBatch, ExactLimitRequest, Partition, PartitionRead, PriorReading, RemoteCell, RemoteCluster,
 };
 use cluster::wire::{WireClient, WireSettings};
 use cluster::{Cluster as Node, ThreadedEnvironment};
@@ -139,14 +138,7 @@ pub(crate) fn rounds_are_decided_as_stats_would_decide() {
                 let read = PartitionRead { partition, cells: cells.clone(), places: Vec::new() };
                 let ours = pollster::block_on(line.read(vec![read], WITHIN)).remove(0).unwrap();
                 let theirs = wired.read_one(partition, &cells).unwrap();
-                let words = |image: Option<CellImage>| {
-                    image.map(|CellImage { first, last, content }| {
-                        plan.restore(first, last, &content).unwrap()
-                    })
-                };
-                let [ours, theirs] =
-                    [ours, theirs].map(|found| found.images.into_iter().map(words).collect::<Vec<_>>());
-                for (ours, theirs) in ours.into_iter().zip(theirs) {
+                for (ours, theirs) in ours.images.into_iter().zip(theirs.images) {
                     let live = |words: Vec<u64>| (plan.expires(&words) > horizon).then_some(words);
                     let [ours, theirs] = [ours, theirs].map(|words| words.and_then(live));
                     let content = |words: Vec<u64>| (plan.times(&words), plan.content(&words));

@@ -11,7 +11,6 @@ use cluster::remote::{
 use cluster::wire::{CircuitState, WireSettings, slot};
 use event::Time;
 use stats::CellPlan;
-use stats::cell_export::CellContent;
 
 use crate::proxy::{Network, Proxy};
 use crate::reshard::{move_slots, slots_of};
@@ -36,9 +35,8 @@ impl Load {
         let form: Arc<CellForm> = form(0, measures().remove(0));
         let plan = CellPlan::new(&form.definition.measure).unwrap();
         let at = Time::from_seconds(1_750_000_000);
-        let mut words = Vec::new();
-        plan.add(&mut words, at, [(0, 1)]);
-        let one = CellImage { first: at, last: at, content: plan.content(&words).unwrap() };
+        let mut one = CellImage::new();
+        plan.add(&mut one, at, [(0, 1)]);
         let cells =
             (0..partitions).map(|number| cell(&form, (number * 1024 / partitions) << 54 | number)).collect();
         Load {
@@ -83,10 +81,10 @@ impl Load {
             places: Vec::new(),
         };
         let found = pollster::block_on(self.wired.wire.read(self.cells.iter().map(read).collect(), within));
-        let count = |found: cluster::remote::PartitionImages| match found.images.into_iter().next().flatten()
-        {
-            Some(CellImage { content: CellContent::Buckets(buckets), .. }) => buckets[0].counts[0],
-            _ => 0,
+        let plan = &self.cells[0].form.plan;
+        let count = |found: cluster::remote::PartitionImages| {
+            let image = found.images.into_iter().next().flatten();
+            image.map_or(0, |words| plan.rows(&words)[0].counts[0])
         };
         found.into_iter().map(|found| found.map(count)).collect()
     }
@@ -196,7 +194,8 @@ pub(crate) fn a_slot_whose_keys_lie_apart_is_read_key_by_key() {
     let cells: Vec<RemoteCell> = (0..6).map(|number| cell(&form, 77 << 54 | number << 50)).collect();
     let partition = wired.of(&cells[0]);
     let at = Time::from_seconds(1_750_000_000);
-    let image = CellImage { first: at, last: at, content: CellContent::Buckets(Vec::new()) };
+    let mut image = CellImage::new();
+    form.plan.add(&mut image, at, []);
     let change = || CellChange::Merge(image.clone());
     let writes = |cells: &[RemoteCell]| cells.iter().map(|cell| (cell.clone(), change())).collect::<Vec<_>>();
     // The last is not there.

@@ -84,15 +84,13 @@ pub(crate) fn memory() {
                 plan.add(&mut words, time, [(random.below(measure.counters().len().max(1) as u64) as u8, 1)]);
                 plan.add_value(&mut words, time, Some(random.below(5000) as i64));
             }
-            let (first, last) = plan.times(&words).unwrap();
-            let content = plan.content(&words).unwrap();
             let rows = plan.rows(&words).into_iter().flat_map(|row| {
                 let bucket = row.start.bucket(row.width);
                 let counts = row.counts.into_iter().zip(0u8..).filter(|(count, _)| *count > 0);
                 counts.map(move |(count, counter)| (counter, bucket, count)).collect::<Vec<_>>()
             });
             naive_keys.push((shingle, rows.collect::<Vec<_>>()));
-            cells.push((cell(&form, shingle ^ number), CellImage { first, last, content }));
+            cells.push((cell(&form, shingle ^ number), words));
         }
         let cell_of = |(cell, image): (RemoteCell, CellImage)| (cell, CellChange::Merge(image));
         let mut by_partition = std::collections::BTreeMap::<_, Vec<_>>::new();
@@ -164,10 +162,8 @@ pub(crate) fn time() {
         let keys = (PARTITIONS * EACH * (rounds.end - rounds.start)) as f64;
         let before = cpu(&mut connection);
         for round in rounds.clone() {
-            let mut words = Vec::new();
-            plan.add(&mut words, now(round), [(0, 1)]);
-            let content = plan.content(&words).unwrap();
-            let image = CellImage { first: now(round), last: now(round), content };
+            let mut image = CellImage::new();
+            plan.add(&mut image, now(round), [(0, 1)]);
             let batches = (0..PARTITIONS).map(|partition| {
                 let writes =
                     cells(partition).into_iter().map(|cell| (cell, CellChange::Merge(image.clone())));

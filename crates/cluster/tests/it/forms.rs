@@ -140,10 +140,10 @@ fn change(plan: &CellPlan, random: &mut Random, owner: &RemoteCell, now: Time) -
         return (CellChange::Flow { now, flow }, Vec::new());
     }
     let words = events(plan, random, measure, now);
-    let Some(((first, last), content)) = plan.times(&words).zip(plan.content(&words)) else {
+    if plan.times(&words).zip(plan.content(&words)).is_none() {
         return (CellChange::Flow { now, flow: GcraOperation::Back { cost: 0 } }, Vec::new());
-    };
-    (CellChange::Merge(CellImage { first, last, content }), words)
+    }
+    (CellChange::Merge(words.clone()), words)
 }
 
 /// Random histories of every form, some of them before 1970.
@@ -187,10 +187,8 @@ pub(crate) fn check_cells(cluster: &Cluster) {
                 assert_made(written);
                 let found = wired.read_one(partition, &cells).unwrap();
                 assert_eq!(found.number, *number);
-                for (image, model) in found.images.into_iter().zip(&models) {
-                    let words = image.map(|CellImage { first, last, content }| {
-                        plan.restore(first, last, &content).unwrap_or_else(|why| panic!("{why}: {content:?}"))
-                    });
+                assert_eq!(found.unsound, []);
+                for (words, model) in found.images.into_iter().zip(&models) {
                     if words.is_none() && wired.wire.has_tables() && plan.expires(&model.words) <= latest {
                         continue;
                     }
@@ -219,15 +217,14 @@ pub(crate) fn a_batch_counts_once_and_none_is_left_out() {
     let at = Time::from_seconds(1_750_000_000);
     let key = cell(&form, 7 << 48);
     let partition = wired.of(&key);
-    let mut words = Vec::new();
-    plan.add(&mut words, at, [(0, 1)]);
-    let image = CellImage { first: at, last: at, content: plan.content(&words).unwrap() };
+    let mut image = CellImage::new();
+    plan.add(&mut image, at, [(0, 1)]);
     let numbered = |number| {
         batch(partition, number, Time(i64::MIN), vec![(key.clone(), CellChange::Merge(image.clone()))])
     };
     let count = || match wired.read_one(partition, std::slice::from_ref(&key)).unwrap().images.remove(0) {
-        Some(CellImage { content: CellContent::Buckets(buckets), .. }) => buckets[0].counts[0],
-        other => panic!("{other:?}"),
+        Some(words) => plan.rows(&words)[0].counts[0],
+        None => panic!("it is not there"),
     };
     assert_eq!(wired.write_one(numbered(1)), Ok(WriteOutcome::Now(LastWriter::Unknown)));
     assert_eq!(wired.write_one(numbered(1)), Ok(WriteOutcome::Before));
@@ -281,10 +278,9 @@ pub(crate) fn a_mark_is_left_by_one() {
     assert_eq!(ask(vec![claim(1, at - Span::minutes(9), 4)]), [true], "what is forgotten is not known");
     let key = cell(&form, 1);
     let image = wired.read_one(wired.of(&key), std::slice::from_ref(&key)).unwrap().images.remove(0).unwrap();
-    assert_eq!((image.first, image.last), (at - Span::minutes(9), at + Span::minutes(2)));
     let plan = CellPlan::new(&form.definition.measure).unwrap();
-    let words = plan.restore(image.first, image.last, &image.content).unwrap();
-    assert!(plan.fine(&words, plan.bucket(at + Span::minutes(2))).0);
+    assert_eq!(plan.times(&image), Some((at - Span::minutes(9), at + Span::minutes(2))));
+    assert!(plan.fine(&image, plan.bucket(at + Span::minutes(2))).0);
     let wrong =
         MarkClaim { cell: cell(&crate::support::form(0, measures().remove(0)), 1), time: at, token: [0; 16] };
     let answer = pollster::block_on(wired.wire.claim(vec![wrong, claim(5 << 54, at, 1)], WITHIN));
@@ -301,15 +297,13 @@ fn slots_expiry_and_layout_are_as_the_cluster_has_them() {
     let form = form(0, measures().remove(0));
     let plan = CellPlan::new(&form.definition.measure).unwrap();
     let at = Time::from_seconds(1_750_000_000);
-    let mut words = Vec::new();
-    plan.add(&mut words, at, [(0, 1)]);
-    let content = plan.content(&words).unwrap();
+    let mut image = CellImage::new();
+    plan.add(&mut image, at, [(0, 1)]);
     for partition in [0, 1, 511, 1023].map(Partition) {
         let key = cell(&form, u64::from(partition.0) << 54);
         assert_eq!(wired.of(&key), partition);
-        let image = CellImage { first: at, last: at, content: content.clone() };
-        let written =
-            wired.write_one(batch(partition, 1, Time(i64::MIN), vec![(key, CellChange::Merge(image))]));
+        let change = CellChange::Merge(image.clone());
+        let written = wired.write_one(batch(partition, 1, Time(i64::MIN), vec![(key, change)]));
         assert_made(written);
         let number = slot::slot_of(partition, wired.partitions).to_string();
         let names = server.cli(&["--no-raw", "CLUSTER", "GETKEYSINSLOT", &number, "10"]);

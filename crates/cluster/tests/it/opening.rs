@@ -7,8 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use cluster::remote::{
-    CellChange, CellImage, ExactLimitBatch, ExactLimitRequest, MarkClaim, Partition, RemoteCluster,
-    WriteOutcome,
+    CellChange, ExactLimitBatch, ExactLimitRequest, MarkClaim, Partition, RemoteCluster, WriteOutcome,
 };
 use cluster::wire::{ClusterOpenError, ClusterTls, WireClient, WireSettings};
 use event::{Span, Time};
@@ -200,8 +199,7 @@ fn a_node_works_with_tls_and_the_least_rights() {
             _ => plan.add(&mut words, at, [(0, u64::MAX)]),
         }
         for (number, later) in [(1, Span::ZERO), (2, Span::days(1))] {
-            let ((first, last), content) = plan.times(&words).zip(plan.content(&words)).unwrap();
-            let change = CellChange::Merge(CellImage { first, last, content });
+            let change = CellChange::Merge(words.clone());
             let horizon = Time(i64::MIN) + later;
             let written = wired.write_one(batch(partition, number, horizon, vec![(one.clone(), change)]));
             assert!(matches!(written, Ok(WriteOutcome::Now(_))), "{measure:?}: {written:?}");

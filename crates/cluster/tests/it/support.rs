@@ -75,7 +75,7 @@ pub(crate) fn form(kind: u16, measure: Measure) -> Arc<CellForm> {
         kind_name: "kind".to_owned(),
         measure,
     };
-    Arc::new(CellForm { id: 0xfeed_0000 + u32::from(kind), definition })
+    Arc::new(CellForm { id: 0xfeed_0000 + u32::from(kind), ..CellForm::new(definition).unwrap() })
 }
 
 pub(crate) fn cell(form: &Arc<CellForm>, shingle: u64) -> RemoteCell {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use std::time::Duration;
 
-use cluster::remote::{CellChange, CellForm, CellImage, RemoteCell};
+use cluster::remote::{CellChange, CellForm, RemoteCell};
 use cluster::wire::WireClient;
 use cluster::{BackgroundTask, ClusterSweep, Environment, SweepReport, ThreadedEnvironment};
 use disk::MemoryDevice;
@@ -34,9 +34,9 @@ fn pass(wired: &WireNode, forms: &HashMap<u32, Arc<CellForm>>, horizon: Time) ->
 /// Returns what a cell's windows hold at a time.
 fn reading(wired: &WireNode, plan: &CellPlan, cell: &RemoteCell, now: Time) -> Option<Vec<u64>> {
     let found = wired.read_one(wired.of(cell), std::slice::from_ref(cell)).unwrap();
-    found.images[0].as_ref().map(|CellImage { first, last, content }| {
+    found.images[0].as_ref().map(|words| {
         let mut values = vec![0; plan.reading()];
-        plan.read(&plan.restore(*first, *last, content).unwrap(), now, &mut values);
+        plan.read(words, now, &mut values);
         values
     })
 }
@@ -62,8 +62,7 @@ fn readings_stay_what_they_were() {
                 let back = Span(random.below(300) as i64 * unit);
                 plan.add(&mut words, now - back, [(random.below(plan.columns() as u64) as u8, 1)]);
             }
-            let ((first, last), content) = plan.times(&words).zip(plan.content(&words)).unwrap();
-            let change = CellChange::Merge(CellImage { first, last, content });
+            let change = CellChange::Merge(words);
             number += 1;
             assert_made(wired.write_one(batch(
                 wired.of(&cell),

@@ -1,0 +1,142 @@
+//! [`CellMap`]: values by cell, each at a place of its own.
+//!
+//! An index by hash says where a cell lies, and none moves. So who has found a cell once comes back to its place without the
+//! index: what a call looks at it looks at several times, and each look at an index of millions waits for memory.
+
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use crate::cell::CellId;
+
+/// The hint of who does not know where a cell was.
+pub(crate) const NO_HINT: usize = usize::MAX;
+
+/// Values by cell.
+pub(crate) struct CellMap<T> {
+    index: HashTable<u32>,
+    list: Vec<Option<(CellId, T)>>,
+    free: Vec<u32>,
+    hasher: DefaultHashBuilder,
+}
+
+impl<T> Default for CellMap<T> {
+    fn default() -> CellMap<T> {
+        CellMap {
+            index: HashTable::new(),
+            list: Vec::new(),
+            free: Vec::new(),
+            hasher: DefaultHashBuilder::default(),
+        }
+    }
+}
+
+impl<T> CellMap<T> {
+    /// The bytes of a value with its place in the index, about.
+    pub(crate) const BYTES: usize = size_of::<Option<(CellId, T)>>() + (size_of::<u32>() + 1) * 8 / 7;
+
+    /// The number of places, some of which are free.
+    pub(crate) fn places(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Returns where a cell lies, looking first where it was.
+    pub(crate) fn place(&self, id: CellId, hint: usize) -> Option<usize> {
+        let is_at = |place: usize| self.at(place).is_some_and(|(there, _)| *there == id);
+        if is_at(hint) {
+            return Some(hint);
+        }
+        let found = self.index.find(self.hasher.hash_one(id.mixed()), |place| is_at(*place as usize));
+        found.map(|place| *place as usize)
+    }
+
+    /// Returns where a cell lies, and its value, which is put somewhere if it is not there.
+    pub(crate) fn entry(&mut self, id: CellId, hint: usize, value: impl FnOnce() -> T) -> (usize, &mut T) {
+        if let Some(place) = self.place(id, hint) {
+            let (_, found) = self.list[place].get_or_insert_with(|| (id, value()));
+            return (place, found);
+        }
+        let CellMap { index, list, free, hasher } = self;
+        let place = free.pop().unwrap_or_else(|| {
+            list.push(None);
+            (list.len() - 1) as u32
+        });
+        let mixed = |place: &u32| match list.get(*place as usize) {
+            Some(Some((id, _))) => id.mixed(),
+            _ => 0,
+        };
+        index.insert_unique(hasher.hash_one(id.mixed()), place, |place| hasher.hash_one(mixed(place)));
+        let (_, made) = list[place as usize].insert((id, value()));
+        (place as usize, made)
+    }
+
+    pub(crate) fn get(&self, id: CellId) -> Option<&T> {
+        self.at(self.place(id, NO_HINT)?).map(|(_, value)| value)
+    }
+
+    /// The cell and the value at a place; `None` if it is free.
+    pub(crate) fn at(&self, place: usize) -> Option<&(CellId, T)> {
+        self.list.get(place)?.as_ref()
+    }
+
+    pub(crate) fn at_mut(&mut self, place: usize) -> Option<&mut T> {
+        self.list.get_mut(place)?.as_mut().map(|(_, value)| value)
+    }
+
+    /// Removes what is at a place.
+    pub(crate) fn remove(&mut self, place: usize) {
+        let Some((id, _)) = self.list.get_mut(place).and_then(Option::take) else { return };
+        let hash = self.hasher.hash_one(id.mixed());
+        if let Ok(found) = self.index.find_entry(hash, |at| *at as usize == place) {
+            found.remove();
+            self.free.push(place as u32);
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&CellId, &T)> {
+        self.list.iter().flatten().map(|(id, value)| (id, value))
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&CellId, &mut T)> {
+        self.list.iter_mut().flatten().map(|(id, value)| (&*id, value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use stats::random::Random;
+
+    use super::*;
+
+    #[test]
+    fn cells_stay_where_they_are() {
+        for seed in 0..50 {
+            let mut random = Random::new(seed);
+            let (mut map, mut model) = (CellMap::default(), BTreeMap::new());
+            for step in 0..400u64 {
+                // Some differ in nothing that the index looks at.
+                let kind = random.below(3) as u16;
+                let id = CellId { space: 0, kind, shingle: 0 };
+                let id = CellId { shingle: id.mixed() ^ random.below(40), ..id };
+                let hint = random.below(60) as usize;
+                if random.one_in(3)
+                    && let Some(at) = map.place(id, hint)
+                {
+                    map.remove(at);
+                    model.remove(&id);
+                } else {
+                    let (at, _) = map.entry(id, hint, || step);
+                    let (place, _) = *model.entry(id).or_insert((at, step));
+                    assert_eq!((at, map.at(at).map(|(there, _)| *there)), (place, Some(id)));
+                }
+                assert_eq!(map.get(id), model.get(&id).map(|(_, step)| step), "seed {seed}");
+                assert!(map.places() <= 120, "free places are used again");
+            }
+            let model: BTreeMap<CellId, u64> = model.into_iter().map(|(id, (_, step))| (id, step)).collect();
+            let list: BTreeMap<CellId, u64> = map.iter().map(|(id, value)| (*id, *value)).collect();
+            assert_eq!(list, model, "seed {seed}");
+        }
+    }
+}
