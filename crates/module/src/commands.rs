@@ -88,6 +88,8 @@ struct ServerKeys<'a> {
     context: OpaquePointer,
     names: &'a [OpaquePointer],
     open: Vec<Option<OpaquePointer>>,
+    /// Tables that were asked for already; null for others.
+    tables: Vec<OpaquePointer>,
     is_written: bool,
 }
 
@@ -107,13 +109,17 @@ impl ServerKeys<'_> {
     }
 
     fn value(&mut self, key: usize) -> Result<Option<OpaquePointer>, RefusedCommand> {
+        if !self.tables[key].is_null() {
+            return Ok(Some(self.tables[key]));
+        }
         let handle = self.handle(key);
         match self.type_of(key) {
             EMPTY => Ok(None),
             // SAFETY: the handle is that of an open key, which holds a value of a module.
             MODULE if unsafe { (server().value_type)(handle) } == data_type() => {
                 // SAFETY: as above.
-                Ok(Some(unsafe { (server().value)(handle) }))
+                self.tables[key] = unsafe { (server().value)(handle) };
+                Ok(Some(self.tables[key]))
             }
             _ => Err(RefusedCommand::WrongType),
         }
@@ -158,6 +164,7 @@ impl CommandKeys for ServerKeys<'_> {
                 let value = give(CellTable::default());
                 // SAFETY: the handle is that of a key that is open to be written; the server owns the value from now on.
                 unsafe { (server().set_value)(self.handle(key), data_type(), value) };
+                self.tables[key] = value;
                 value
             }
         };
@@ -182,6 +189,7 @@ impl CommandKeys for ServerKeys<'_> {
     }
 
     fn set_text(&mut self, key: usize, text: &[u8], until: Option<i64>) {
+        self.tables[key] = std::ptr::null_mut();
         // SAFETY: the handle is that of a key that is open to be written; the server copies the bytes.
         unsafe {
             let value = (server().create_text)(self.context, text.as_ptr().cast(), text.len());
@@ -201,6 +209,7 @@ impl CommandKeys for ServerKeys<'_> {
 
     fn remove(&mut self, key: usize) {
         let handle = self.handle(key);
+        self.tables[key] = std::ptr::null_mut();
         // SAFETY: the handle is that of a key that is open to be written.
         unsafe { (server().delete_key)(handle) };
     }
@@ -270,6 +279,7 @@ fn answer(
         context,
         names,
         open: names.iter().map(|_| None).collect(),
+        tables: vec![std::ptr::null_mut(); names.len()],
         is_written: command.writes(),
     };
     let done = with_registry(|registry| execute(command, &mut keys, request, clock, registry));

@@ -21,8 +21,9 @@ use crate::remote::{
     RemoteCell, SketchHalf, WriteBatch,
 };
 
-/// Tables of a partition, by the bits of a shingle after those of the partition. A part of the layout: it never changes.
-pub(super) const TABLES: u8 = 16;
+/// Tables of a partition, by the bits of a shingle after those of the partition. A part of the layout: it never changes. Each
+/// is a key that the server looks for in every command; one alone would be moved and copied in longer pieces.
+pub(super) const TABLES: u8 = 4;
 /// The number of forms from which on all are forgotten, to be compiled anew.
 const FORMS_MAX: usize = 1024;
 
