@@ -1,8 +1,9 @@
 //! Events counted and judged anew from the beginning, by the journal's rows in the order in which they were written.
 //!
 //! An event is what its row holds of it: fields and content features that are journalled. Keys of a fact that is not,
-//! such as a whole text, are those that the row itself names, if the kind is what it was. Statistics begin empty and live
-//! by the events' own arrivals; feedback adds to them where it came.
+//! such as a whole text, are those that the row itself names, if the kind is what it was. Statistics and limits begin empty and
+//! live by the events' own arrivals; feedback adds to them where it came. What takes from a limit and is no event of the
+//! pipeline, such as a take by name, is not in the journal.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -14,15 +15,17 @@ use journal::{
     VersionDescription,
 };
 use judge::Evaluation;
-use stats::{EmbeddedLedger, Ledger, LedgerError, ObserveRequest, Origin};
+use stats::{Catalog, EmbeddedLedger, Ledger, LedgerError, ObserveRequest, Origin};
 
 use super::logged_version::{LoggedVersion, computable};
 use super::{Backtest, BacktestQuery, BacktestTally, BlockJudgement, RowComparison, RowVerdict};
+use crate::ban_list::BanList;
 use crate::feedback::{EventAmounts, VoteTarget};
+use crate::limit::{ClearedLimits, LimitContext, LimitExceptions};
 use crate::pipeline::fields::RowDraft;
 use crate::pipeline::{keys, observe, settle};
 use crate::{EngineOpenError, ON_ALLOW_LIST};
-use plan::{KeyFields, KindPlan, PartMeasure, Pipeline, Plan, ReadingSource};
+use plan::{KeyFields, KindPlan, PartMeasure, Pipeline, Plan, ReadingSource, RuleLimit};
 
 /// Reasons for a replay to stop.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +43,12 @@ pub enum ReplayError {
 pub struct Replay {
     backtest: Backtest,
     ledger: EmbeddedLedger,
+    catalog: Catalog,
     secret: Secret,
+    /// The exceptions of limits that the configuration has.
+    exceptions: LimitExceptions,
+    /// The allow list, above bans of limits and of labels.
+    ban_list: BanList,
     kinds: HashMap<String, Table<KindPlan, ReplayKeySource>>,
     tally: BacktestTally,
     /// Decisions on which there is feedback, and what it counts for once they are there. Some 30 bytes a key.
@@ -94,8 +102,13 @@ impl Replay {
             kinds.insert(version.clone(), sources);
         }
         let backtest = Backtest { pipeline, question, versions };
+        let ban_list = BanList::default();
+        ban_list.set_allow(Arc::clone(&plan.allow));
         Ok(Replay {
             ledger: EmbeddedLedger::in_memory(plan.catalog.clone(), plan.node.ledger_memory)?,
+            catalog: plan.catalog.clone(),
+            exceptions: LimitExceptions::new(plan, Vec::new(), &secret),
+            ban_list,
             tally: backtest.tally(),
             backtest,
             secret,
@@ -183,7 +196,9 @@ impl Replay {
             keys.clone_from(&prepared.keys);
             *amounts = EventAmounts::of(pipeline, |slot| prepared.row.facts.get(slot));
         }
-        let (mut observed, failure) = observe::observe(&self.ledger, vec![prepared], None).await;
+        let limits =
+            LimitContext { exceptions: &self.exceptions, secret: &self.secret, ban_list: &self.ban_list };
+        let (mut observed, failure) = observe::observe(&self.ledger, vec![prepared], Some(&limits)).await;
         if let Some(error) = failure {
             return Err(error);
         }
@@ -193,8 +208,10 @@ impl Replay {
             pipeline.rules.evaluate_selected(&version.selection, facts, &mut self.outcome);
         }
         let outcome = &self.outcome;
-        let mut adds = Vec::new();
-        settle::requests(&observed.event(0), outcome.action(), outcome, None, &mut adds);
+        let (event, mut adds, mut cleared) = (observed.event(0), Vec::new(), ClearedLimits::default());
+        settle::requests(&event, outcome.action(), outcome, &self.ban_list.allow(), &mut adds);
+        settle::clear_limits(&event, outcome, &limits, &self.catalog, &mut cleared);
+        adds.extend(cleared.requests());
         settle::settle(&self.ledger, &adds).await?;
         if !question.takes(row.time) {
             return Ok(());
@@ -323,6 +340,10 @@ fn lost(
     let there = there(pipeline, description);
     let is_there = |slot: Slot| there.contains(&slot);
     let is_lost = |kind| sources[kind] == ReplayKeySource::Nowhere;
+    let is_limited = |of: &RuleLimit| {
+        let asked = of.when.iter().flat_map(|(when, _)| when.reads()).map(|read| read.slot);
+        asked.chain(of.key.iter().copied()).all(is_there)
+    };
     let has_no_value = |kind| pipeline.kinds[kind].value.is_some_and(|slot| !is_there(slot));
     let readings = pipeline.readings.iter().filter(|column| match &column.source {
         ReadingSource::Distinct { distinct, .. }
@@ -355,8 +376,7 @@ fn lost(
                 PartMeasure::Report { .. } => true,
             })
         }
-        // Limits are not counted anew.
-        ReadingSource::Limit { .. } => true,
+        ReadingSource::Limit { limit, .. } => !is_limited(&pipeline.limits[*limit]),
     });
     readings.map(|column| column.slot).collect()
 }

@@ -241,7 +241,7 @@ impl Engine {
             let before = due.adds.len();
             let marked = settle::mark_contributors(&event, *id, &outcome, &contributors, &mut due.adds);
             due.bans.extend(marked);
-            settle::requests(&event, verdict.action, &outcome, Some(&allow), &mut due.adds);
+            settle::requests(&event, verdict.action, &outcome, &allow, &mut due.adds);
             if observed.len() > 1 {
                 due.adds.iter().skip(before).for_each(|request| due.overlay.add(&request.observations));
             }

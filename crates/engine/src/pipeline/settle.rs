@@ -20,7 +20,7 @@ pub(crate) fn requests(
     observed: &ObservedEvent<'_>,
     action: Action,
     outcome: &Evaluation,
-    allow: Option<&AllowPlan>,
+    allow: &AllowPlan,
     requests: &mut Vec<ObserveRequest>,
 ) {
     if observed.duplicate || observed.uncounted {
@@ -51,7 +51,7 @@ fn carry_out(
     observed: &ObservedEvent<'_>,
     action: Action,
     outcome: &Evaluation,
-    allow: Option<&AllowPlan>,
+    allow: &AllowPlan,
     observations: &mut Vec<Observation>,
 ) {
     let prepared = &observed.prepared;
@@ -101,9 +101,7 @@ fn carry_out(
         let plan = &pipeline.labels[label];
         let keys = prepared.of_kind(plan.of);
         // Keys have no names here: of several one that is allowed passes for all, rather than none.
-        let is_allowed = plan.decision.is_some()
-            && allow.is_some_and(|allow| passed_over(allow, observed, plan).is_some());
-        if is_allowed {
+        if plan.decision.is_some() && passed_over(allow, observed, plan).is_some() {
             continue;
         }
         let end = |key: &Key| spans.iter().map(|span| arrival + span.of(key.shingle, arrival)).max();

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use engine::backtest::{Backtest, BacktestQuery, BacktestReport, ConfusionMatrix, Replay};
 use engine::{Directory, Engine};
+use event::{Event, Span};
 use journal::JournalArchive;
 use judge::{Action, Mode};
 use plan::{Config, Overrides, Pipeline, Plan};
 
+use crate::pipeline::{NOW, decide_at};
 use crate::tables::{self, labelled_mail};
 
 struct JudgedJournal {
@@ -257,4 +259,129 @@ fn a_replay_counts_what_had_not_been_counted() {
         report.actions.iter().filter(|it| it.before != it.after).map(|it| it.rows).sum::<u64>()
     );
     assert!(report.examples.iter().all(|it| it.fires_now == ["SIZED"]), "{:?}", report.examples);
+}
+
+/// Log-ins, whose failures count until one succeeds.
+const LOGINS: &str = r#"
+name = "door"
+input = "json"
+[[field]]
+name = "user"
+type = "string"
+[[field]]
+name = "ip"
+type = "ip"
+[[field]]
+name = "token"
+type = "string"
+journal = false
+[[field]]
+name = "ok"
+type = "bool"
+[[limit]]
+name = "failures"
+key = ["user"]
+count = 2
+per = "10m"
+when = "!ok"
+[[limit.override]]
+key = ["root"]
+count = 0
+[[rule]]
+name = "MANY"
+when = "over('failures')"
+score = 9
+effects = ["set reject"]
+[[rule]]
+name = "IN"
+when = "ok"
+score = 0
+effects = ["clear limit failures"]
+"#;
+
+#[test]
+fn a_replay_counts_limits() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
+    let config = Config::from_text("door.toml", LOGINS, &Overrides::default());
+    let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
+    let engine = Engine::open(&directory, plan).unwrap();
+    let (fails, succeeds) = (false, true);
+    let login = |user, ok, minute| {
+        let mut event = Event::default();
+        event.push("user", user);
+        event.push("ip", "192.0.2.1");
+        event.push("token", "t");
+        event.push("ok", ok);
+        decide_at(&engine, event, NOW + Span::minutes(minute));
+    };
+    let outcomes = [fails, fails, succeeds, fails, fails, fails];
+    (0..).zip(outcomes).for_each(|(minute, ok)| login("ann", ok, minute));
+    login("root", fails, 6);
+    login("bob", fails, 6);
+    engine.close().unwrap();
+    let many = |text: &str| {
+        let report = replayed(&directory, text, BacktestQuery::default());
+        let hits = report.rules.iter().find(|it| it.rule == "MANY").unwrap();
+        assert_eq!(hits.before, 2);
+        let named: Vec<String> = report.not_logged.iter().map(|it| it.fact.clone()).collect();
+        (hits.after, named.join(" "))
+    };
+    // The third failure behind the success, and the one of whom an exception allows none.
+    assert_eq!(many(LOGINS), (2, String::new()));
+    // Nobody clears.
+    assert_eq!(many(&LOGINS.replace("[\"clear limit failures\"]", "[]")), (4, String::new()));
+    assert_eq!(many(&LOGINS.replace("count = 2", "count = 1")), (4, String::new()));
+    assert_eq!(many(&LOGINS.replace("per = \"10m\"", "per = \"1m\"")), (1, String::new()));
+    // What nobody had counted, by another key.
+    let other = LOGINS
+        .replace("key = [\"user\"]", "key = [\"ip\"]")
+        .replace("key = [\"root\"]", "key = [\"192.0.2.9\"]");
+    assert_eq!(many(&other), (3, String::new()));
+    // A key that the rows do not have.
+    let lost = LOGINS.replace("key = [\"user\"]", "key = [\"token\"]");
+    assert_eq!(many(&lost), (0, "over('failures')".to_owned()));
+    let lost = LOGINS.replace("when = \"!ok\"", "when = \"!ok && token == 't'\"");
+    assert_eq!(many(&lost), (0, "over('failures')".to_owned()));
+}
+
+#[test]
+fn a_replay_marks_nobody_whom_the_allow_list_has() {
+    let rules = r#"
+name = "door"
+input = "json"
+[[field]]
+name = "ip"
+type = "ip"
+[[kind]]
+name = "ip"
+of = "ip"
+[[label]]
+name = "banned"
+of = "ip"
+keep = "1d"
+decision = "ban"
+[[rule]]
+name = "FIRST"
+when = "!ip.marked('banned')"
+score = 0
+effects = ["mark ip as 'banned' for 1h"]
+"#;
+    let parent = tempfile::tempdir().unwrap();
+    let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
+    let text = format!("{rules}[allow]\nnetworks = [\"192.0.2.1\"]\n");
+    let config = Config::from_text("door.toml", &text, &Overrides::default());
+    let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
+    let engine = Engine::open(&directory, plan).unwrap();
+    for minute in 0..4 {
+        for ip in ["192.0.2.1", "192.0.2.2"] {
+            let mut event = Event::default();
+            event.push("ip", ip);
+            decide_at(&engine, event, NOW + Span::minutes(minute));
+        }
+    }
+    engine.close().unwrap();
+    let report = replayed(&directory, &text, BacktestQuery::default());
+    let first = report.rules.iter().find(|it| it.rule == "FIRST").unwrap();
+    assert_eq!((first.before, first.after), (5, 5), "{report:?}");
 }

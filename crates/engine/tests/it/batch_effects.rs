@@ -297,32 +297,35 @@ mode = "calendar"
 when = "true"
 "#;
 
+/// Conditions on these limits, and on what they stand beside.
+const LIMIT_CONDITIONS: [&str; 9] = [
+    "path == '/b'",
+    "over('all')",
+    "over('allowed')",
+    "remaining('allowed') >= 1",
+    "over('bucket')",
+    "remaining('bucket') == 1",
+    "remaining('daily') < 3",
+    "!over('daily')",
+    "user.caught('1h') >= 3",
+];
+/// Effects on them.
+const LIMIT_EFFECTS: [&str; 6] = [
+    "clear limit all",
+    "clear limit allowed",
+    "clear limit bucket",
+    "clear limit daily",
+    "add user.caught",
+    "clear user.caught",
+];
+
 #[test]
 fn limits_are_cleared_for_later_events_of_a_batch() {
-    let conditions = [
-        "path == '/b'",
-        "over('all')",
-        "over('allowed')",
-        "remaining('allowed') >= 1",
-        "over('bucket')",
-        "remaining('bucket') == 1",
-        "remaining('daily') < 3",
-        "!over('daily')",
-        "user.caught('1h') >= 3",
-    ];
-    let effects = [
-        "clear limit all",
-        "clear limit allowed",
-        "clear limit bucket",
-        "clear limit daily",
-        "add user.caught",
-        "clear user.caught",
-    ];
     let base = format!("{BASE}{LIMITS}");
     let (mut fired, mut cleared) = (0, 0);
     for seed in 0..80 {
         let random = &mut Random::new(seed);
-        let text = format!("{base}{}", rules(random, &base, &conditions, &effects));
+        let text = format!("{base}{}", rules(random, &base, &LIMIT_CONDITIONS, &LIMIT_EFFECTS));
         let engine = || Engine::ephemeral_with(plan(&text), Secret::new([7; Secret::BYTES])).unwrap();
         let (single, batch) = (engine(), engine());
         let mut rest = events(random, 150, false);
@@ -556,18 +559,35 @@ fn what_is_cleared_in_one_part_of_columns_is_clear_in_the_next() {
 
 #[test]
 fn a_replay_of_the_journal_judges_a_batch_as_it_was() {
-    for seed in [3, 14, 15] {
+    let limited = format!("{BASE}{LIMITS}");
+    let mut cleared = 0;
+    for (seed, base, conditions, effects) in [
+        (3, BASE, &CONDITIONS[..], &EFFECTS[..]),
+        (14, BASE, &CONDITIONS, &EFFECTS),
+        (15, BASE, &CONDITIONS, &EFFECTS),
+        (16, &limited, &LIMIT_CONDITIONS, &LIMIT_EFFECTS),
+        (17, &limited, &LIMIT_CONDITIONS, &LIMIT_EFFECTS),
+        (18, &limited, &LIMIT_CONDITIONS, &LIMIT_EFFECTS),
+    ] {
         let random = &mut Random::new(seed);
-        let text = format!("{BASE}{}", rules(random, BASE, &CONDITIONS, &EFFECTS));
+        let text = format!("{base}{}", rules(random, base, conditions, effects));
         let parent = tempfile::tempdir().unwrap();
         let directory = Directory::create(&parent.path().join("data"), &[]).unwrap();
         let engine = Engine::open(&directory, plan(&text)).unwrap();
-        let events = events(random, 120, false);
+        let mut events = events(random, 120, false);
+        for chunk in events.chunks_mut(40) {
+            let arrival = chunk.iter().map(|(_, at)| *at).max().unwrap();
+            chunk.iter_mut().for_each(|(_, at)| *at = arrival);
+        }
         let decisions: Vec<Decision> =
             events.chunks(40).flat_map(|events| together(&engine, events)).collect();
+        let due = decisions.iter().flat_map(|decision| &decision.verdict.effects);
+        cleared += due.filter(|due| matches!(due.effect, judge::Effect::ClearLimit(_))).count();
         engine.journal().unwrap().sync().unwrap();
         let report = replayed(&directory, &text, BacktestQuery::default());
         assert_eq!(report.rows, decisions.len() as u64);
         assert_eq!((report.changed, report.rescored), (0, 0), "seed {seed}: {:#?}", report.examples);
+        assert!(report.not_logged.is_empty(), "seed {seed}: {:?}", report.not_logged);
     }
+    assert!(cleared > 100, "{cleared}");
 }
