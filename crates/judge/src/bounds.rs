@@ -390,7 +390,7 @@ impl KnownConstraints {
             | BoolExpr::Strs(CompareOperator::NotEqual, StrExpr::Const(text), StrExpr::Fact(slot)) => {
                 self.text(*slot, std::slice::from_ref(text), !truth)
             }
-            BoolExpr::StrIn(StrExpr::Fact(slot), of) => self.text(*slot, of, truth),
+            BoolExpr::StrIn(StrExpr::Fact(slot), of) => self.text(*slot, of.texts(), truth),
             BoolExpr::Contains(_, StrExpr::Fact(slot), _)
             | BoolExpr::Matches(StrExpr::Fact(slot), _)
             | BoolExpr::IntIn(IntExpr::Fact(slot), _)

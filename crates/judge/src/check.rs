@@ -23,7 +23,8 @@ use crate::bounds::{Interval, KnownConstraints, ValueBounds};
 use crate::condition::{ColumnRead, Condition, RuleReference, ScoreShare};
 use crate::diagnostic::{Severity, did_you_mean};
 use crate::expr::{
-    BoolExpr, EvalEnv, FloatExpr, IntExpr, IpExpr, Junction, ListExpr, ResultView, StrExpr, ValueExpr,
+    BoolExpr, EvalEnv, FloatExpr, IntExpr, IpExpr, Junction, ListExpr, ResultView, StrExpr, TextConstants,
+    ValueExpr,
 };
 use crate::expression::Expression;
 use crate::lexer::DIAGNOSTICS_MAX;

@@ -219,6 +219,45 @@ pub(crate) enum ListExpr {
     Split(Box<(StrExpr, Box<str>)>),
 }
 
+/// Texts of a list that a rule holds a text against.
+#[derive(Clone, Debug)]
+pub(crate) struct TextConstants {
+    /// The texts, sorted.
+    texts: Box<[Box<str>]>,
+    /// The first bytes of each, in the same order: nearly all texts that are looked for are told by them, in one place of memory.
+    heads: Box<[u64]>,
+}
+
+impl TextConstants {
+    pub(crate) fn new(mut texts: Vec<Box<str>>) -> TextConstants {
+        texts.sort_unstable();
+        let heads = texts.iter().map(|text| head(text)).collect();
+        TextConstants { texts: texts.into(), heads }
+    }
+
+    /// The texts, sorted.
+    pub(crate) fn texts(&self) -> &[Box<str>] {
+        &self.texts
+    }
+
+    fn have(&self, text: &str) -> bool {
+        let head = head(text);
+        let from = self.heads.partition_point(|known| *known < head);
+        let alike = self.heads[from..].iter().take_while(|known| **known == head);
+        alike.zip(&self.texts[from..]).any(|(_, known)| **known == *text)
+    }
+}
+
+/// The first bytes of a text as a number, and zeros where it has fewer: the order of numbers is that of texts.
+fn head(text: &str) -> u64 {
+    match text.as_bytes() {
+        [a, b, c, d, e, f, g, h, ..] => u64::from_be_bytes([*a, *b, *c, *d, *e, *f, *g, *h]),
+        short => {
+            short.iter().fold(0, |head, byte| head << 8 | u64::from(*byte)) << (64 - 8 * short.len()).min(63)
+        }
+    }
+}
+
 /// A value of any type that a column can have, but for bytes.
 #[derive(Clone, Debug)]
 pub(crate) enum ValueExpr {
@@ -262,7 +301,7 @@ pub(crate) enum BoolExpr {
     IntIn(IntExpr, Box<[i64]>),
     /// The constants are sorted by their total order.
     FloatIn(FloatExpr, Box<[f64]>),
-    StrIn(StrExpr, ConstantTexts),
+    StrIn(StrExpr, TextConstants),
     IpIn(IpExpr, Networks),
     IntInSet(IntExpr, Arc<Set>),
     StrInSet(StrExpr, Arc<Set>),
@@ -592,7 +631,7 @@ impl BoolExpr {
                 let float = float.eval(env)? + 0.0;
                 Some(of.binary_search_by(|probe| probe.total_cmp(&float)).is_ok())
             }
-            BoolExpr::StrIn(text, of) => Some(of.contain(&text.eval(env)?)),
+            BoolExpr::StrIn(text, of) => Some(of.have(&text.eval(env)?)),
             BoolExpr::IpIn(ip, of) => Some(of.contain(ip.eval(env)?)),
             BoolExpr::IntInSet(integer, set) => Some(set.has_integer(integer.eval(env)?)),
             BoolExpr::StrInSet(text, set) => Some(set.has_str(&text.eval(env)?)),
@@ -662,31 +701,6 @@ impl Junction {
     }
 }
 
-/// Texts of a source among which one is sought. Most that are sought differ in their length from most of these, so that is
-/// compared first.
-#[derive(Clone, Debug)]
-pub(crate) struct ConstantTexts(Box<[Box<str>]>);
-
-impl ConstantTexts {
-    pub(crate) fn new(mut texts: Vec<Box<str>>) -> ConstantTexts {
-        texts.sort_unstable_by(|one, other| one.len().cmp(&other.len()).then_with(|| one.cmp(other)));
-        ConstantTexts(texts.into())
-    }
-
-    fn contain(&self, sought: &str) -> bool {
-        let order = |text: &str| text.len().cmp(&sought.len()).then_with(|| text.cmp(sought));
-        self.0.binary_search_by(|text| order(text)).is_ok()
-    }
-}
-
-impl std::ops::Deref for ConstantTexts {
-    type Target = [Box<str>];
-
-    fn deref(&self) -> &[Box<str>] {
-        &self.0
-    }
-}
-
 /// Division by zero and overflow are missing.
 fn finite(float: f64) -> Option<f64> {
     float.is_finite().then_some(float)
@@ -721,5 +735,25 @@ impl ZonedClock {
             ClockPart::Minutes => i64::from(shown.minute()),
             ClockPart::Seconds => i64::from(shown.second()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_found_among_those_that_begin_alike() {
+        let texts =
+            ["", "a", "a\0", "ab", "abcdefgh", "abcdefgh\0", "abcdefghi", "abcdefghz", "b", "\u{10ffff}"];
+        let constants = TextConstants::new(texts.iter().rev().map(|text| Box::from(*text)).collect());
+        for text in texts {
+            assert!(constants.have(text), "{text:?}");
+        }
+        for text in ["\0", "aa", "a\0\0", "abcdefg", "abcdefgh\0\0", "abcdefghj", "c", "\u{10fffe}"] {
+            assert!(!constants.have(text), "{text:?}");
+        }
+        assert!(constants.texts().is_sorted() && constants.heads.is_sorted());
+        assert!(!TextConstants::new(Vec::new()).have(""));
     }
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::*;
 use crate::bounds::Contradiction;
-use crate::expr::ConstantTexts;
 use crate::set::{Network, Networks, Set, SetType};
 
 /// Returns the name of the entries of a set, for messages.
@@ -120,7 +119,7 @@ impl Checker<'_> {
         integers.sort_unstable();
         floats.sort_unstable_by(f64::total_cmp);
         let truth = match found {
-            TypedExpr::String(text) => BoolExpr::StrIn(text, ConstantTexts::new(strings)),
+            TypedExpr::String(text) => BoolExpr::StrIn(text, TextConstants::new(strings)),
             TypedExpr::Ip(ip) => BoolExpr::IpIn(ip, Networks::new(ips)),
             TypedExpr::Integer(integer) if integers.len() == floats.len() => {
                 BoolExpr::IntIn(integer, integers.into())
