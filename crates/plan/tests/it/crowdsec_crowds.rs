@@ -26,6 +26,10 @@ const STRICT: &[(&str, &str)] = &[
         "LePresidente/http-generic-401-bf",
         "six POSTs answered by 401 within seconds, which servers that federate get, too",
     ),
+    (
+        "LePresidente/http-generic-403-bf",
+        "six POSTs answered by 403 within seconds, which a page sends that polls after its session has ended",
+    ),
     ("baudneo/zoneminder_cve-2022-39290", "one request with `action=` anywhere, as WordPress's editors send"),
     (
         "crowdsecurity/http-bf-wordpress_bf_xmlrpc",
