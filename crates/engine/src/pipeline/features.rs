@@ -90,7 +90,13 @@ impl UnkeyedEvent {
 pub(crate) fn fill(mut row: RowDraft, cancellation: &Cancellation) -> RowDraft {
     let prefixes = row.pipeline.prefixes;
     let raw = row.raw.take();
-    let bytes = raw.as_ref().map_or_else(|| text_bytes(&row.facts), |raw| raw.len());
+    let reads_texts = !row.pipeline.columns.fields.is_empty() || !row.pipeline.phrases.is_empty();
+    let bytes = match &raw {
+        Some(raw) => raw.len(),
+        None if reads_texts => text_bytes(&row.facts),
+        // Nothing is read by a budget, so none is measured out.
+        None => 0,
+    };
     let budget = Budget::of_message(bytes, cancellation);
     let for_phrases = budget.share(8);
     let for_fields = match row.pipeline.columns.fields.len() {

@@ -202,7 +202,8 @@ pub(crate) fn derive_with(
 ) -> PreparedEvent {
     let pipeline = &row.pipeline;
     let mut hashed = HashedFacts { facts: &row.facts, secret, known: SmallVec::new() };
-    let (mut keys, mut uncounted) = (Vec::with_capacity(64), Vec::new());
+    // Of most kinds an event has one key.
+    let (mut keys, mut uncounted) = (Vec::with_capacity(pipeline.kinds.len()), Vec::new());
     let mut by_kind = KeyRanges::with_capacity(pipeline.kinds.len());
     for (index, plan) in pipeline.kinds.entries() {
         let keys = if plan.is_counted() { &mut keys } else { &mut uncounted };
@@ -221,7 +222,7 @@ pub(crate) fn derive_with(
         }
         by_kind.push(start..keys.len());
     }
-    let mut pairs = Vec::new();
+    let mut pairs = Vec::with_capacity(pipeline.distincts.len());
     let mut by_distinct = KeyRanges::with_capacity(pipeline.distincts.len());
     for distinct in &pipeline.distincts {
         let start = pairs.len();

@@ -303,7 +303,11 @@ pub(crate) fn request(prepared: &PreparedEvent, asked: &RuleTakes<'_>, what: Obs
     let room = prepared.keys.len() + prepared.pairs.len() + prepared.marks.len();
     let mut observations = Vec::with_capacity(room);
     for (index, plan) in prepared.row.pipeline.kinds.entries() {
-        let keys = prepared.counted_keys(index).iter();
+        let keys = prepared.counted_keys(index);
+        if keys.is_empty() {
+            continue;
+        }
+        let keys = keys.iter();
         match what {
             ObserveMode::Seen if !plan.aggregate.is_empty() && plan.takes_events => {
                 let value = value(plan, prepared);
@@ -391,13 +395,22 @@ fn fill(
     let (of_keys, rest) = readings.split_at(prepared.keys.len());
     let (of_pairs, rest) = rest.split_at(prepared.pairs.len());
     let (of_marks, _) = rest.split_at(prepared.marks.len());
-    let of_kind = |kind| of_keys.part(prepared.counted(kind));
+    // Columns of a kind stand together, and many kinds have no key in an event.
+    let mut latest: Option<(TableIndex<KindPlan>, Readings<'_>)> = None;
+    let mut of_kind = |kind| match latest {
+        Some((known, readings)) if known == kind => readings,
+        _ => latest.insert((kind, of_keys.part(prepared.counted(kind)))).1,
+    };
     let assessed = reputation::assess_all(pipeline, &EventReadings::new(prepared, of_keys, of_pairs));
     let time = prepared.row.time;
     for ReadingColumn { slot, source } in &pipeline.readings {
         match source {
             ReadingSource::Count { kind, counter, window } => {
-                let count = largest(of_kind(*kind).iter(), window.get(), counter.get());
+                let readings = of_kind(*kind);
+                if readings.is_empty() {
+                    continue;
+                }
+                let count = largest(readings.iter(), window.get(), counter.get());
                 put_units(facts, *slot, count, pipeline.kinds[*kind].decimals_of(counter.get()));
             }
             ReadingSource::Ratio { kind, over, under, at_least } => {

@@ -32,6 +32,9 @@ pub(crate) fn fill(bans: &BanList, prepared: &mut [PreparedEvent]) {
     let (has_ranges, has_lifted) = (bans.has_ranges(), bans.has_lifted());
     let mut allow = None;
     for event in prepared {
+        if !event.row.pipeline.labels.iter().any(|label| label.decision.is_some()) {
+            continue;
+        }
         let pipeline = Arc::clone(&event.row.pipeline);
         for ReadingColumn { slot, source } in &pipeline.readings {
             let ReadingSource::Marked { label } = source else { continue };
