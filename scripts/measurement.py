@@ -7,8 +7,10 @@ import email.utils
 import http.client
 import json
 import pathlib
+import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -59,6 +61,8 @@ class Server:
         self.program, self.preset, self.more = program, preset, more
 
     def __enter__(self):
+        # Who ends the script ends its server.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
         self.folder = tempfile.TemporaryDirectory()
         data = self.folder.name + "/data"
         subprocess.run([self.program, "init", "--preset", self.preset, "--data", data], check=True, capture_output=True)

@@ -233,8 +233,9 @@ mod tests {
         let told = |draws: Vec<usize>| draws.into_iter().filter(|count| *count > 0).count();
         let without = told((0..40).map(|_| check(0.0)).collect());
         let with = told((0..40).map(|_| check(0.05)).collect());
+        // By chance a long tail alone looks like wrong labels in one draw of two hundred.
         assert!(
-            without == 0 && with > 24,
+            without < 4 && with > 24,
             "told in {without} of 40 draws without wrong labels, in {with} with some"
         );
     }
