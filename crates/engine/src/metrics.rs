@@ -1,9 +1,12 @@
 //! Metrics of the engine, one prefix a stage. The server renders it; nothing here knows a wire format's framing or reads
 //! a clock.
 
+use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 use gate::challenge::ChallengeRefusal;
+use judge::Action;
 use parking_lot::RwLock;
 use plan::Pipeline;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -181,36 +184,85 @@ pub struct EngineMetrics {
     pub(crate) reviews_compared: Family<ReviewVoteLabel, Counter>,
     pub(crate) challenges: ChallengeMetrics,
     pub(crate) forms: FormMetrics,
-    /// The counters that each event adds to, by pipeline.
-    of_pipelines: RwLock<Vec<(String, PipelineCounters)>>,
+    /// The counters that events add to, by pipeline.
+    of_pipelines: RwLock<Vec<(String, Arc<PipelineCounters>)>>,
 }
 
-/// The counters of a pipeline that each event adds to: they are not sought by a label that is made for it.
-#[derive(Clone, Debug)]
+/// The counters of a pipeline that events add to: they are not sought by a label that is made for each event.
+#[derive(Debug)]
 pub(crate) struct PipelineCounters {
     pub(crate) fields_events: Counter,
     pub(crate) keys_derived: Counter,
+    /// The counter of fields that were ignored, once any event was read that could have had some.
+    fields_ignored: OnceLock<Counter>,
+    /// Those of verdicts, by the number of their action, from the first on.
+    verdicts: [OnceLock<Counter>; Action::ALL.len()],
+    /// Those of rules that fired, enforced and in shadow, by the rule's name.
+    fired: RwLock<HashMap<String, [Option<Counter>; 2]>>,
 }
 
 impl EngineMetrics {
     /// The counters of a pipeline.
-    pub(crate) fn of_pipeline(&self, pipeline: &Pipeline) -> PipelineCounters {
-        let find = |known: &[(String, PipelineCounters)]| {
-            known.iter().find(|(name, _)| *name == pipeline.name).map(|(_, counters)| counters.clone())
+    pub(crate) fn of_pipeline(&self, pipeline: &Pipeline) -> Arc<PipelineCounters> {
+        let find = |known: &[(String, Arc<PipelineCounters>)]| {
+            known.iter().find(|(name, _)| *name == pipeline.name).map(|(_, counters)| Arc::clone(counters))
         };
         if let Some(known) = find(&self.of_pipelines.read()) {
             return known;
         }
         let label = label(pipeline);
-        let counters = PipelineCounters {
+        let counters = Arc::new(PipelineCounters {
             fields_events: self.fields_events.get_or_create(&label).clone(),
             keys_derived: self.keys_derived.get_or_create(&label).clone(),
-        };
+            fields_ignored: OnceLock::new(),
+            verdicts: [const { OnceLock::new() }; Action::ALL.len()],
+            fired: RwLock::default(),
+        });
         let mut known = self.of_pipelines.write();
         find(&known).unwrap_or_else(|| {
-            known.push((pipeline.name.clone(), counters.clone()));
+            known.push((pipeline.name.clone(), Arc::clone(&counters)));
             counters
         })
+    }
+
+    /// Counts fields of an event of a pipeline that were ignored: often none.
+    pub(crate) fn count_ignored(&self, pipeline: &Pipeline, count: u64) {
+        let make = || self.fields_ignored.get_or_create(&label(pipeline)).clone();
+        self.of_pipeline(pipeline).fields_ignored.get_or_init(make).inc_by(count);
+    }
+
+    /// Counts verdicts of a pipeline that have the same action.
+    pub(crate) fn count_verdicts(
+        &self,
+        (pipeline, counters): (&Pipeline, &PipelineCounters),
+        action: Action,
+        count: u64,
+    ) {
+        let make = || {
+            let label = ActionLabel { pipeline: pipeline.name.clone(), action: action.to_string() };
+            self.judge_verdicts.get_or_create(&label).clone()
+        };
+        counters.verdicts[action as usize].get_or_init(make).inc_by(count);
+    }
+
+    /// Counts that a rule of a pipeline has fired, enforced or in shadow.
+    pub(crate) fn count_fired(
+        &self,
+        (pipeline, counters): (&Pipeline, &PipelineCounters),
+        (rule, is_shadow): (&str, bool),
+        count: u64,
+    ) {
+        let place = usize::from(is_shadow);
+        if let Some(counter) = counters.fired.read().get(rule).and_then(|both| both[place].as_ref()) {
+            counter.inc_by(count);
+            return;
+        }
+        let mode = if is_shadow { "shadow" } else { "enforce" };
+        let label =
+            RuleLabel { pipeline: pipeline.name.clone(), rule: rule.to_owned(), mode: mode.to_owned() };
+        let counter = self.judge_fired.get_or_create(&label).clone();
+        counter.inc_by(count);
+        counters.fired.write().entry(rule.to_owned()).or_default()[place] = Some(counter);
     }
 }
 

@@ -61,7 +61,7 @@ impl Engine {
     ) -> Result<(Event, Vec<String>), JsonEventError> {
         let ParsedEvent { event, ignored, unknown } = content::json::event(bytes, &pipeline.schema)?;
         let is_foreign = event.fields.is_empty() && event.raw.is_none();
-        self.metrics.fields_ignored.get_or_create(&label(pipeline)).inc_by(ignored as u64);
+        self.metrics.count_ignored(pipeline, ignored as u64);
         let found = UnknownFields { names: &unknown, ignored, rows: 1, foreign: usize::from(is_foreign) };
         self.warned(pipeline, found, now).map(|warnings| (event, warnings))
     }

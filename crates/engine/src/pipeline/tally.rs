@@ -1,6 +1,6 @@
 //! The metrics of the stages: what came of a batch, counted once for all events that have the same labels.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use event::{Time, Value};
 use judge::{Action, Rule, Verdict};
@@ -10,7 +10,7 @@ use super::fields::RowDraft;
 use super::keys::PreparedEvent;
 use super::observe::ObservedBatch;
 use crate::Engine;
-use crate::metrics::{ActionLabel, BaitLabel, FormLabel, NotifyLabel, PipelineLabel, RuleLabel, label};
+use crate::metrics::{ActionLabel, BaitLabel, FormLabel, NotifyLabel, RuleLabel, label};
 
 impl Engine {
     pub(super) fn count_prepared(&self, prepared: &PreparedEvent) {
@@ -66,25 +66,27 @@ impl Engine {
         })
     }
 
-    /// Counts a batch. Labels are made once for all events that have the same: a label costs more than a rule.
+    /// Counts a batch, once for all events that count alike.
     pub(super) fn count_verdicts(&self, observed: &ObservedBatch, verdicts: &[Verdict]) {
         // A batch has events of few pipelines.
         let mut all: Vec<BatchCounts<'_>> = Vec::new();
         for (observed, verdict) in observed.events().zip(verdicts) {
-            let pipeline = observed.prepared.row.pipeline.name.as_str();
-            let minute = observed.prepared.row.arrival.0.div_euclid(60_000_000);
-            let known = all.iter().position(|counts| counts.pipeline == pipeline && counts.minute == minute);
+            let row = &observed.prepared.row;
+            let (of, minute) = (&*row.pipeline, row.arrival.0.div_euclid(60_000_000));
+            let pipeline = of.name.as_str();
+            let known =
+                all.iter().position(|counts| counts.pipeline.name == pipeline && counts.minute == minute);
             let at = known.unwrap_or_else(|| {
-                all.push(BatchCounts { pipeline, minute, ..BatchCounts::default() });
+                all.push(BatchCounts::new(of, minute));
                 all.len() - 1
             });
             let counts = &mut all[at];
             counts.duplicates += u64::from(observed.duplicate);
             counts.failures += u64::from(observed.is_blind);
             counts.actions[verdict.action as usize] += 1;
-            for (mode, reasons) in [("enforce", &verdict.reasons), ("shadow", &verdict.shadow)] {
+            for (is_shadow, reasons) in [(false, &verdict.reasons), (true, &verdict.shadow)] {
                 for reason in reasons {
-                    *counts.fired.entry((mode, &reason.rule)).or_default() += 1;
+                    *counts.fired.entry((reason.rule.as_str(), is_shadow)).or_default() += 1;
                 }
             }
             for due in &verdict.effects {
@@ -97,36 +99,40 @@ impl Engine {
             }
         }
         for BatchCounts { pipeline, minute, duplicates, failures, actions, fired } in all {
-            let by_rule = fired.iter().map(|((mode, rule), count)| (*rule, *mode == "shadow", *count));
-            self.counts.add(pipeline, Time(minute.saturating_mul(60_000_000)), &actions, by_rule);
-            let label = PipelineLabel { pipeline: pipeline.to_owned() };
+            let by_rule = fired.iter().map(|((rule, is_shadow), count)| (*rule, *is_shadow, *count));
+            self.counts.add(&pipeline.name, Time(minute.saturating_mul(60_000_000)), &actions, by_rule);
             if duplicates > 0 {
-                self.metrics.observe_duplicates.get_or_create(&label).inc_by(duplicates);
+                self.metrics.observe_duplicates.get_or_create(&label(pipeline)).inc_by(duplicates);
             }
             if failures > 0 {
-                self.metrics.observe_failures.get_or_create(&label).inc_by(failures);
+                self.metrics.observe_failures.get_or_create(&label(pipeline)).inc_by(failures);
             }
+            let counters = self.metrics.of_pipeline(pipeline);
             for (action, count) in Action::ALL.into_iter().zip(actions).filter(|(_, count)| *count > 0) {
-                let label = ActionLabel { pipeline: pipeline.to_owned(), action: action.to_string() };
-                self.metrics.judge_verdicts.get_or_create(&label).inc_by(count);
+                self.metrics.count_verdicts((pipeline, &counters), action, count);
             }
-            for ((mode, rule), count) in fired {
-                let [pipeline, rule, mode] = [pipeline, rule, mode].map(str::to_owned);
-                self.metrics.judge_fired.get_or_create(&RuleLabel { pipeline, rule, mode }).inc_by(count);
+            for (of, count) in fired {
+                self.metrics.count_fired((pipeline, &counters), of, count);
             }
         }
     }
 }
 
 /// The counts of the events of one pipeline in a batch that arrived within a minute.
-#[derive(Default)]
 struct BatchCounts<'a> {
-    pipeline: &'a str,
+    pipeline: &'a Pipeline,
     minute: i64,
     duplicates: u64,
     failures: u64,
     /// The decisions by the number of their action.
     actions: [u64; Action::ALL.len()],
-    /// The rules that fired, by mode and name.
-    fired: HashMap<(&'static str, &'a str), u64>,
+    /// The rules that fired, each enforced or in shadow.
+    fired: BTreeMap<(&'a str, bool), u64>,
+}
+
+impl<'a> BatchCounts<'a> {
+    fn new(pipeline: &'a Pipeline, minute: i64) -> BatchCounts<'a> {
+        let actions = [0; Action::ALL.len()];
+        BatchCounts { pipeline, minute, duplicates: 0, failures: 0, actions, fired: BTreeMap::new() }
+    }
 }

@@ -15,6 +15,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use crate::core::repoll::next_poll;
+
 tokio::task_local! {
     static CURRENT: Deadline;
 }
@@ -113,11 +115,16 @@ impl Deadline {
         if self.is_over() {
             return Err(Late);
         }
-        // Work comes first: what is there already needs no timer.
+        let bound = self.clone();
+        // Work comes first: what is there already, or with the next poll, needs no timer.
+        let late = async move {
+            next_poll().await;
+            self.over().await;
+        };
         tokio::select! {
             biased;
-            done = self.clone().bound(work) => Ok(done),
-            () = self.over() => Err(Late),
+            done = bound.bound(work) => Ok(done),
+            () = late => Err(Late),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use access::{AccessScope, ScopeSet, Session, TokenGrant};
 use parking_lot::Mutex;
@@ -54,7 +54,9 @@ impl RequestGrant {
 
     /// Makes the rights of a request where no token is asked for: all, as `local`.
     pub(crate) fn of_host(client: Option<IpAddr>) -> Arc<RequestGrant> {
-        RequestGrant::of_token(Arc::new(TokenGrant::new("local", ScopeSet::ALL, Vec::new())), client)
+        static LOCAL: LazyLock<Arc<TokenGrant>> =
+            LazyLock::new(|| Arc::new(TokenGrant::new("local", ScopeSet::ALL, Vec::new())));
+        RequestGrant::of_token(Arc::clone(&LOCAL), client)
     }
 
     /// Returns the rights of the work that is being done; `None` where it is of no request that needs any.

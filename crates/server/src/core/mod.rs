@@ -34,6 +34,7 @@ pub(crate) mod grant;
 #[cfg(feature = "grpc")]
 pub(crate) mod grpc;
 pub(crate) mod http_client;
+pub(crate) mod http_date;
 pub(crate) mod identity_provider;
 pub(crate) mod inherited_sockets;
 pub(crate) mod key_cache;

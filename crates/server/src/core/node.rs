@@ -37,6 +37,7 @@ use crate::core::first_visit::FirstVisit;
 use crate::core::grant::RequestGrant;
 #[cfg(feature = "grpc")]
 use crate::core::grpc::GrpcResources;
+use crate::core::http_date::HttpDate;
 use crate::core::identity_provider::IdentityProvider;
 use crate::core::key_cache::KeyCache;
 use crate::core::load_shedding::{LoadShedder, Refusal};
@@ -76,6 +77,8 @@ const RANKING_WORTH: Duration = Duration::from_millis(50);
 pub(crate) struct Node {
     pub(crate) engine: Arc<Engine>,
     pub(crate) clock: Clock,
+    /// The date of answers over HTTP.
+    pub(crate) http_date: HttpDate,
     pub(crate) metrics: ServerMetrics,
     /// The lookups about messages.
     pub(crate) message_lookups: MessageLookups,
@@ -266,6 +269,7 @@ impl Node {
             started_at: clock.now(),
             sessions: AtomicI64::new(1),
             rates: RateMeters::default(),
+            http_date: HttpDate::default(),
             metrics,
             settings: plan,
             listeners: engine.plan().node.listeners.clone(),

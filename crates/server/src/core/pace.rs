@@ -7,7 +7,9 @@
 use std::time::Duration;
 
 use plan::ServerPlan;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep};
+
+use crate::core::repoll::next_poll;
 
 /// The slowest pace of bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,16 +80,22 @@ impl PaceMeter {
     pub(crate) async fn wait<T>(&mut self, more: impl Future<Output = T>) -> Result<T, TooSlow> {
         let Some(left) = self.left() else { return Ok(more.await) };
         let since = Instant::now();
-        let came = timeout(left, more).await;
+        let late = async {
+            next_poll().await;
+            sleep(left).await;
+        };
+        let came = tokio::select! {
+            biased;
+            came = more => Ok(came),
+            () = late => Err(self.too_slow()),
+        };
         self.has_waited(since.elapsed());
-        came.map_err(|_| self.too_slow())
+        came
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::sleep;
-
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);

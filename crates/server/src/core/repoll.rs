@@ -11,6 +11,7 @@
 //!  └ runtime is told
 //! ```
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -85,9 +86,23 @@ impl<F: Future> Future for RepollFuture<F> {
     }
 }
 
+/// Returns a future that is ready at its second poll, for which it asks itself.
+///
+/// A body that came with its head is there by then, as other parts of the connection have had their turn. A timer that is set
+/// behind this is not set for most requests.
+pub(crate) fn next_poll() -> impl Future<Output = ()> {
+    let mut is_next = false;
+    poll_fn(move |context| {
+        if std::mem::replace(&mut is_next, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
     use std::sync::atomic::AtomicUsize;
     use std::time::Duration;
 
@@ -130,6 +145,17 @@ mod tests {
             polls += 1;
         }
         assert_eq!((polls, seen.0.load(Ordering::Relaxed)), expected, "{wakes} wakes");
+    }
+
+    #[test]
+    fn the_next_poll_is_asked_for() {
+        let seen = Arc::<CountedWakes>::default();
+        let waker = Waker::from(Arc::clone(&seen));
+        let mut next = std::pin::pin!(next_poll());
+        assert!(next.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert_eq!(seen.0.load(Ordering::Relaxed), 1);
+        assert!(next.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
+        assert_eq!(seen.0.load(Ordering::Relaxed), 1);
     }
 
     #[test]

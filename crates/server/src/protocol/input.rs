@@ -298,7 +298,11 @@ impl EventMetadata {
             let name = if reading.message_time { "message_time" } else { "envelope" };
             return Err(INVALID_PARAMETER.failure(format!("{name}: only for messages")).help("leave it out"));
         }
-        for name in headers.keys().map(|name| name.as_str()).filter(|name| name.starts_with(PREFIX)) {
+        let own = || headers.keys().map(|name| name.as_str()).filter(|name| name.starts_with(PREFIX));
+        if own().next().is_none() {
+            return Ok(EventMetadata { reading, ..EventMetadata::default() });
+        }
+        for name in own() {
             if !HEADERS.iter().any(|(known, _)| *known == name) {
                 let known = HEADERS.map(|(known, _)| known).join(", ");
                 return Err(INVALID_PARAMETER

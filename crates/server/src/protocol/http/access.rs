@@ -248,22 +248,21 @@ impl RouteAccess {
     /// Returns the access to the route that a request has matched; `None` for one that has matched none.
     pub(super) fn of(method: &Method, route: Option<&str>) -> RouteAccess {
         let Some(path) = route else { return NOWHERE };
+        let asked = if *method == Method::HEAD { "GET" } else { method.as_str() };
+        if let Some(known) = BY_ROUTE.get(&(asked, path)) {
+            return **known;
+        }
         // Proxies ask with any method and any rest of the path.
         let is_of_proxies = |known: &&RouteAccess| {
             known.rule == AccessRule::Proxy && path.starts_with(known.path.trim_end_matches("{step}"))
         };
-        if let Some(known) = ROUTES.iter().filter(|known| known.rule == AccessRule::Proxy).find(is_of_proxies)
-        {
+        if let Some(known) = ROUTES.iter().find(is_of_proxies) {
             return *known;
         }
-        let method = if *method == Method::HEAD { "GET" } else { method.as_str() };
-        match BY_ROUTE.get(&(method, path)) {
-            Some(known) => **known,
-            None => ROUTES.iter().find(|known| known.path == path).map_or(UNLISTED, |known| {
-                // The URL does not know the method, and says so as openly as it answers others.
-                if known.rule == AccessRule::Open { *known } else { NOWHERE }
-            }),
-        }
+        ROUTES.iter().find(|known| known.path == path).map_or(UNLISTED, |known| {
+            // The URL does not know the method, and says so as openly as it answers others.
+            if known.rule == AccessRule::Open { *known } else { NOWHERE }
+        })
     }
 
     /// Returns the access to the page or form of the console that a request has matched, whose code asks what its viewer may do.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
 use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -20,6 +21,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
+use super::events;
 use super::forward_auth::PeerAddress;
 use super::guard::OTHER;
 use crate::core::descriptors::{ClientConnectionPermit, ClientConnections, DescriptorPermit};
@@ -145,10 +147,16 @@ async fn connection(
         }
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(rest.clone());
-        Either::Right(router.call(request))
+        Either::Right(match events::is_decision(&request) {
+            true => {
+                let decided = events::decide_at_once(Arc::clone(&node), request.map(Body::new));
+                Either::Left(Box::pin(async move { Ok(decided.await) }))
+            }
+            false => Either::Right(router.call(request)),
+        })
     });
     let served = http1::Builder::new()
-        // Hyper's own panics before 1970; see `http::dated`.
+        // The guard dates answers.
         .auto_date_header(false)
         .timer(TokioTimer::new())
         .header_read_timeout(patience)

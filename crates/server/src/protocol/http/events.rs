@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::{Query, State};
-use axum::http::{HeaderMap, Uri, header};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
 use axum::response::{IntoResponse, Response};
 use plan::Pipeline;
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
+use super::guard::guarded;
 use super::{HTTP, QueryParams};
 use crate::api;
 use crate::core::blocking::blocking;
@@ -21,7 +23,7 @@ use crate::core::problem::{HttpFailure, INTERNAL, ProblemResponses};
 use crate::core::telemetry::RequestTrace;
 use crate::protocol::batch::lines;
 use crate::protocol::input::{
-    self, BATCH, BodyFormat, DurabilityParam, EnvelopeSource, EventHeaders, EventMetadata, JSON_LINES,
+    self, BATCH, BodyFormat, DurabilityParam, EnvelopeSource, EventHeaders, EventMetadata, JSON, JSON_LINES,
     MessageReadOptions, SolutionUse,
 };
 
@@ -92,17 +94,54 @@ pub(super) async fn decide(
     QueryParams(params): QueryParams<EventParams>,
     headers: HeaderMap,
     body: Bytes,
-) -> Result<Json<api::DecisionJson>, HttpFailure> {
+) -> Result<Response, HttpFailure> {
     let event = params.event(&node, &headers, body, SolutionUse::Open).await?;
     let decisions = node.decide_for(HTTP, vec![event.prepared]).await;
     DurabilityParam::hold(params.durability, &node, input::are_whole(&decisions)).await?;
     let decision = decisions.first().ok_or_else(|| INTERNAL.failure("the event was not decided"))?;
     let pass = event.pass.map(api::PassJson::from);
-    Ok(Json(api::DecisionJson { warnings: event.warnings, pass, ..decision.into() }))
+    Ok(decision_answer(&api::DecisionJson { warnings: event.warnings, pass, ..decision.into() }))
 }
 
 /// The route of decisions.
 pub(crate) const DECIDE: &str = "/v1/decide";
+
+/// Returns whether a request is for a decision on one event: the router need not be asked.
+pub(super) fn is_decision<B>(request: &Request<B>) -> bool {
+    *request.method() == Method::POST && request.uri().path() == DECIDE
+}
+
+/// Answers a request for a decision as its route does. Most requests are for one: they are spared the search for their route, and
+/// what the router makes and lets go for each.
+pub(super) async fn decide_at_once(node: Arc<Node>, request: Request<Body>) -> Response {
+    let at = Arc::clone(&node);
+    let work = |parts: Parts, body| async move {
+        let params = match parts.uri.query() {
+            None => Ok(EventParams::default()),
+            Some(_) => QueryParams::of(&parts.uri).map(|QueryParams(params)| params),
+        };
+        let answer = match params {
+            Ok(params) => decide(State(at), QueryParams(params), parts.headers, body).await,
+            Err(failure) => Err(failure),
+        };
+        answer.into_response()
+    };
+    guarded(&node, DECIDE, request, work).await
+}
+
+/// Bytes of a decision with a few reasons.
+const DECISION_BYTES: usize = 1024;
+
+fn decision_answer(decision: &api::DecisionJson) -> Response {
+    let mut text = Vec::with_capacity(DECISION_BYTES);
+    // Writing to a vector cannot fail, and no type here refuses to be written.
+    if let Err(error) = serde_json::to_writer(&mut text, decision) {
+        return INTERNAL.failure(error.to_string()).into_response();
+    }
+    let mut response = Response::new(Body::from(text));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
+    response
+}
 
 /// Answers a request for a decision that found no place, or was not decided in time, as `on_error` of its pipeline says.
 /// `None` where it is an error all the same: there is no such pipeline, or the caller asked for what cannot be promised now.
@@ -116,7 +155,7 @@ pub(crate) fn undecided(node: &Node, uri: &Uri, failure: &HttpFailure) -> Option
     node.metrics.undecided(&pipeline.name);
     let decision = node.engine.undecided(&pipeline, node.now(), &why);
     decision_log::undecided(node.decision_log, HTTP, &decision, &why);
-    Some(Json(api::DecisionJson { error: Some(why), ..(&decision).into() }).into_response())
+    Some(decision_answer(&api::DecisionJson { error: Some(why), ..(&decision).into() }))
 }
 
 /// Counts one event and returns what was known of its keys before. Nothing is decided or logged.

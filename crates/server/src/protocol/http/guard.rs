@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use access::audit::AuditEntry;
-use axum::body::{Body, HttpBody};
-use axum::extract::{MatchedPath, Request, State};
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
+use axum::http::request::Parts;
 use axum::http::uri::PathAndQuery;
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
@@ -52,17 +53,33 @@ const PROBES: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 const FORM_BYTES_MAX: usize = 1 << 20;
 const LOGIN_BYTES_MAX: usize = 4 << 10;
 
-/// The outermost layer.
+/// The only layer of the router.
 pub(crate) async fn guard(State(node): State<Arc<Node>>, request: Request, next: Next) -> Response {
-    let started = Instant::now();
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let route = matched.as_ref().map_or(OTHER, MatchedPath::as_str);
+    guarded(&node, route, request, |parts, body| {
+        let mut request = Request::from_parts(parts, Body::from(body));
+        // What is read by now is bounded.
+        DefaultBodyLimit::disable().apply(&mut request);
+        next.run(request)
+    })
+    .await
+}
+
+/// Answers a request that has matched a route, whose work is done with the head and with what was read of the body.
+pub(crate) async fn guarded<W: Future<Output = Response> + Send + 'static>(
+    node: &Arc<Node>,
+    route: &str,
+    request: Request,
+    work: impl FnOnce(Parts, Bytes) -> W,
+) -> Response {
+    let started = Instant::now();
     let method = request.method().clone();
     let asked = DecisionRequest::of(request.uri()).map(|asked| (asked, request.uri().clone()));
     let mut trace = None;
-    let admitted = admit(&node, route, request, next, started, &mut trace).await;
-    let response = admitted.unwrap_or_else(|failure| {
-        let undecided = asked.and_then(|(asked, uri)| asked.undecided(&node, &uri, &failure));
+    let admitted = admit(node, route, request, work, started, &mut trace).await;
+    let mut response = admitted.unwrap_or_else(|failure| {
+        let undecided = asked.and_then(|(asked, uri)| asked.undecided(node, &uri, &failure));
         undecided.unwrap_or_else(|| failure.into_response())
     });
     let took = started.elapsed();
@@ -77,6 +94,10 @@ pub(crate) async fn guard(State(node): State<Arc<Node>>, request: Request, next:
         tracing::debug!(%method, route, status, micros, "answered");
     }
     silent_answer::wait(&response, started).await;
+    // Hyper's own date panics before 1970, and is not the node's (RFC 9110, 6.6.1).
+    if let Some(date) = node.http_date.of(node.now()) {
+        response.headers_mut().insert(header::DATE, date);
+    }
     response
 }
 
@@ -107,11 +128,11 @@ impl DecisionRequest {
     }
 }
 
-async fn admit(
+async fn admit<W: Future<Output = Response> + Send + 'static>(
     node: &Arc<Node>,
     route: &str,
     mut request: Request,
-    next: Next,
+    work: impl FnOnce(Parts, Bytes) -> W,
     started: Instant,
     traced: &mut Option<Arc<RequestTrace>>,
 ) -> Result<Response, HttpFailure> {
@@ -204,18 +225,18 @@ async fn admit(
         let read = Box::pin(asked_by(caller, body::read(node, caller, &parts.headers, body, body_max)));
         let (body, room) = deadline.clone().cut(read).await.map_err(late)??;
         relayed.as_ref().map_or(Ok(()), |relayed| relayed.check(&body))?;
-        (Body::from(body), room, None)
+        (body, room, None)
     } else if place.is_some() && first > 0 {
         let read =
             Box::pin(asked_by(caller, body::read_first(node, caller, &parts.headers, &mut body, first)));
         let (start, room) = deadline.clone().cut(read).await.map_err(late)??;
-        (Body::from(start), room, Some((parts.headers.clone(), body)))
+        (start, room, Some((parts.headers.clone(), body)))
     } else {
-        (Body::empty(), None, Some((parts.headers.clone(), body)))
+        (Bytes::new(), None, Some((parts.headers.clone(), body)))
     };
     trace.iter().zip(admitted).for_each(|(trace, admitted)| trace.stage("body", admitted));
     relayed.into_iter().for_each(|relayed| _ = parts.extensions.insert(relayed));
-    let work = Box::pin(next.run(Request::from_parts(parts, body)));
+    let work = Box::pin(work(parts, body));
     let of = Arc::clone(node);
     let work = Box::pin(async move {
         let work = asked_by(caller, rightly(&of, access, grant, work));

@@ -43,15 +43,12 @@ use std::sync::{Arc, OnceLock};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::{JsonRejection, QueryRejection};
-use axum::extract::{DefaultBodyLimit, FromRef, FromRequest, FromRequestParts, Query, Request, State};
-use axum::http::header::DATE;
+use axum::extract::{FromRef, FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Method, Uri};
+use axum::http::{Method, Uri};
 use axum::middleware;
-use axum::response::Response;
 use axum::routing::any;
 use engine::Engine;
-use jiff::fmt::rfc2822::DateTimePrinter;
 use serde::de::DeserializeOwned;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -244,21 +241,9 @@ pub(crate) fn router(engine: Arc<Engine>, clock: Clock, pages: Router<Arc<Node>>
         .merge(pages.with_state(Arc::clone(&node)))
         .fallback(nowhere)
         .method_not_allowed_fallback(no_method)
-        // The guard has bounded bodies by then.
-        .layer(DefaultBodyLimit::disable())
-        .layer(middleware::from_fn_with_state(Arc::clone(&node), guard))
-        .layer(middleware::map_response_with_state(Arc::clone(&node), dated));
+        // Each layer is more work for every request: there is one.
+        .layer(middleware::from_fn_with_state(Arc::clone(&node), guard));
     (node, router)
-}
-
-/// Says when it was answered, by the node's clock (RFC 9110, 6.6.1).
-async fn dated(State(node): State<Arc<Node>>, mut response: Response) -> Response {
-    let now = jiff::Timestamp::from_microsecond(node.now().0);
-    let text = now.and_then(|now| DateTimePrinter::new().timestamp_to_rfc9110_string(&now));
-    if let Some(date) = text.ok().and_then(|text| HeaderValue::try_from(text).ok()) {
-        response.headers_mut().insert(DATE, date);
-    }
-    response
 }
 
 async fn nowhere(uri: Uri) -> HttpFailure {
@@ -274,12 +259,10 @@ async fn no_method(method: Method, uri: Uri) -> HttpFailure {
 /// The query of a URL; what cannot be read is a problem.
 pub(crate) struct QueryParams<T>(pub(crate) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {
-    type Rejection = HttpFailure;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<QueryParams<T>, HttpFailure> {
-        let query = Query::<T>::from_request_parts(parts, state).await;
-        query.map(|Query(params)| QueryParams(params)).map_err(|rejection| {
+impl<T: DeserializeOwned> QueryParams<T> {
+    /// Reads the query of a URL.
+    fn of(uri: &Uri) -> Result<QueryParams<T>, HttpFailure> {
+        Query::<T>::try_from_uri(uri).map(|Query(params)| QueryParams(params)).map_err(|rejection| {
             let why = match &rejection {
                 QueryRejection::FailedToDeserializeQueryString(error) => {
                     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
@@ -290,6 +273,14 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T>
                 .failure(format!("query: {}", shown(&why)))
                 .help("`/openapi.json` names the parameters")
         })
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {
+    type Rejection = HttpFailure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<QueryParams<T>, HttpFailure> {
+        QueryParams::of(&parts.uri)
     }
 }
 
