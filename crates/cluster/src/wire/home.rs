@@ -19,9 +19,10 @@ use super::{
 use crate::remote::{Partition, PartitionImages, PartitionRead, RemoteCell, RemoteError};
 use crate::wire::CellName;
 
-/// The layout of keys, said in the cluster beside the number of partitions: cells in hashes, and in tables.
+/// The layout of keys, said in the cluster beside the number of partitions: cells in hashes, and in tables. Layout 2, of more
+/// tables, is refused.
 const LAYOUT_HASHES: &str = "1";
-const LAYOUT_TABLES: &str = "2";
+const LAYOUT_TABLES: &str = "3";
 /// The version of requests that this node makes.
 const VERSION: i64 = cells::request::VERSION as i64;
 
@@ -86,7 +87,7 @@ impl WireCore {
         let mut get = cmd("GET");
         get.arg(&name);
         let wanted = match self.ask_first(get.clone()).await? {
-            Value::BulkString(found) if found.starts_with(b"2 ") => LAYOUT_TABLES,
+            Value::BulkString(found) if found.starts_with(b"3 ") => LAYOUT_TABLES,
             Value::BulkString(_) => LAYOUT_HASHES,
             _ if lacking.is_none() => LAYOUT_TABLES,
             _ => LAYOUT_HASHES,

@@ -87,9 +87,9 @@ fn a_cluster_stays_with_what_it_began_with() {
     let mut direct = redis::Client::open(url).unwrap().get_connection().unwrap();
     let names: Vec<String> = cmd("KEYS").arg("*").query(&mut direct).unwrap();
     assert_eq!(names.len(), 1, "{names:?}");
-    assert_eq!(cmd("GET").arg(&names[0]).query::<String>(&mut direct).unwrap(), "2 1024");
+    assert_eq!(cmd("GET").arg(&names[0]).query::<String>(&mut direct).unwrap(), "3 1024");
     let Some(bare) = Cluster::single(&[]) else { return };
-    bare.servers[0].cli(&["SET", &names[0], "2 1024"]);
+    bare.servers[0].cli(&["SET", &names[0], "3 1024"]);
     let said = refusal(&bare);
     for part in ["by the module `tollhouse`", &bare.servers[0].address(), "has no such module. Load it there"]
     {
