@@ -18,7 +18,7 @@ use crate::sighting::{SketchLook, SketchRead};
 #[derive(Default)]
 pub(crate) struct PlannedReads {
     pub(crate) flight: Arc<InFlightCall>,
-    /// By partition: calls look at one after the other.
+    /// The reads by partition: calls look at one after the other.
     pub(crate) parts: Vec<PlannedPartition>,
     /// An image lacked what this node had seen acknowledged.
     pub(crate) was_void: Arc<AtomicBool>,

@@ -195,9 +195,9 @@ pub(crate) struct PipelineCounters {
     pub(crate) keys_derived: Counter,
     /// The counter of fields that were ignored, once any event was read that could have had some.
     fields_ignored: OnceLock<Counter>,
-    /// Those of verdicts, by the number of their action, from the first on.
+    /// The counters of verdicts, by the number of their action, from the first on.
     verdicts: [OnceLock<Counter>; Action::ALL.len()],
-    /// Those of rules that fired, enforced and in shadow, by the rule's name.
+    /// The counters of rules that fired, enforced and in shadow, by the rule's name.
     fired: RwLock<HashMap<String, [Option<Counter>; 2]>>,
 }
 

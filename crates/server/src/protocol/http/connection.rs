@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
-use super::events;
+use super::direct_decision;
 use super::forward_auth::PeerAddress;
 use super::guard::OTHER;
 use crate::core::descriptors::{ClientConnectionPermit, ClientConnections, DescriptorPermit};
@@ -147,9 +147,9 @@ async fn connection(
         }
         request.extensions_mut().insert(peer);
         request.extensions_mut().insert(rest.clone());
-        Either::Right(match events::is_decision(&request) {
+        Either::Right(match direct_decision::is_decision(&request) {
             true => {
-                let decided = events::decide_at_once(Arc::clone(&node), request.map(Body::new));
+                let decided = direct_decision::decide_at_once(Arc::clone(&node), request.map(Body::new));
                 Either::Left(Box::pin(async move { Ok(decided.await) }))
             }
             false => Either::Right(router.call(request)),

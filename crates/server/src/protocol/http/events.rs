@@ -5,14 +5,12 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::{Query, State};
-use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Uri, header};
 use axum::response::{IntoResponse, Response};
 use plan::Pipeline;
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
-use super::guard::guarded;
 use super::{HTTP, QueryParams};
 use crate::api;
 use crate::core::blocking::blocking;
@@ -105,29 +103,6 @@ pub(super) async fn decide(
 
 /// The route of decisions.
 pub(crate) const DECIDE: &str = "/v1/decide";
-
-/// Returns whether a request is for a decision on one event: the router need not be asked.
-pub(super) fn is_decision<B>(request: &Request<B>) -> bool {
-    *request.method() == Method::POST && request.uri().path() == DECIDE
-}
-
-/// Answers a request for a decision as its route does. Most requests are for one: they are spared the search for their route, and
-/// what the router makes and lets go for each.
-pub(super) async fn decide_at_once(node: Arc<Node>, request: Request<Body>) -> Response {
-    let at = Arc::clone(&node);
-    let work = |parts: Parts, body| async move {
-        let params = match parts.uri.query() {
-            None => Ok(EventParams::default()),
-            Some(_) => QueryParams::of(&parts.uri).map(|QueryParams(params)| params),
-        };
-        let answer = match params {
-            Ok(params) => decide(State(at), QueryParams(params), parts.headers, body).await,
-            Err(failure) => Err(failure),
-        };
-        answer.into_response()
-    };
-    guarded(&node, DECIDE, request, work).await
-}
 
 /// Bytes of a decision with a few reasons.
 const DECISION_BYTES: usize = 1024;

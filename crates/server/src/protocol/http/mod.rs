@@ -13,6 +13,7 @@ pub(crate) mod corrections;
 mod crowdsec;
 pub(crate) mod decision_export;
 pub(crate) mod decisions;
+mod direct_decision;
 pub(crate) mod erasure;
 pub(crate) mod events;
 mod examples;
