@@ -72,17 +72,18 @@ fn one_subject_goes_and_all_else_stays() {
     assert!(found.is_sound(), "{found:?}");
     let all = (decisions.len() + labelled) as u64;
     assert_eq!(found.records, all - erased.records.decisions - erased.records.feedback);
-    let engine = Engine::open(&directory, plan(&directory)).unwrap();
-    assert!(concerned.iter().all(|id| engine.explain(*id).is_err()));
-    assert!(rest.iter().all(|id| engine.explain(*id).is_ok()));
-    assert_eq!(known(&engine, "from", &[subject]), [None]);
-    assert_eq!(known(&engine, "from", &others), before);
+    // An engine that runs has half-written files at times.
     let halves = std::fs::read_dir(directory.path())
         .unwrap()
         .chain(std::fs::read_dir(directory.journal_path()).unwrap());
     let halves =
         halves.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|it| it == "half"));
     assert_eq!(halves.count(), 0);
+    let engine = Engine::open(&directory, plan(&directory)).unwrap();
+    assert!(concerned.iter().all(|id| engine.explain(*id).is_err()));
+    assert!(rest.iter().all(|id| engine.explain(*id).is_ok()));
+    assert_eq!(known(&engine, "from", &[subject]), [None]);
+    assert_eq!(known(&engine, "from", &others), before);
 }
 
 #[test]
