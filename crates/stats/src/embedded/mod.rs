@@ -26,7 +26,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use disk::Device;
 use event::{Key, Kind, Shingle, Space, Span, Time};
@@ -63,11 +63,11 @@ const RETRY: Duration = Duration::from_secs(1);
 pub enum Durability {
     /// Before the answer. Waiting requests share one sync.
     Sync,
-    /// At most this long after the answer, as long as a flush takes no more than a quarter of it: a flush begins half of it
-    /// after the one before has ended.
+    /// At most this long after the answer, as long as a flush takes no more than a quarter of it: a flush begins three
+    /// quarters of it after the one before has begun.
     Interval(Span),
-    /// No sync before an answer: additions are written half a second after the ones before, so that a killed process
-    /// loses a second. Synced when closed, for a snapshot, when a segment is sealed, and before a merge removes one.
+    /// No sync before an answer: additions are written as often as with an interval of a second, so that a killed process
+    /// loses that much. Synced when closed, for a snapshot, when a segment is sealed, and before a merge removes one.
     None,
 }
 
@@ -636,28 +636,32 @@ impl EmbeddedCore {
 
     /// The flusher's life.
     fn flush_on(&self) {
-        let interval = match self.durability {
-            Durability::Sync => Duration::MAX,
-            Durability::Interval(span) => Duration::from_micros((span.0.unsigned_abs() / 2).max(1)),
-            Durability::None => Duration::from_millis(500),
+        let promise = match self.durability {
+            Durability::Sync => None,
+            Durability::Interval(span) => Some(Duration::from_micros(span.0.unsigned_abs())),
+            Durability::None => Some(Duration::from_secs(1)),
         };
+        let mut took = Duration::ZERO;
         loop {
-            let interval = if self.is_full.load(Ordering::Acquire) { interval.min(RETRY) } else { interval };
+            let pause = promise.map_or(Duration::MAX, |promise| pause(promise, took));
+            let pause = if self.is_full.load(Ordering::Acquire) { pause.min(RETRY) } else { pause };
             let sync = {
                 let mut signal = self.signal.lock();
                 let idle = |signal: &mut FlushSignal| !signal.flush && !signal.stop;
-                self.signalled.wait_while_for(&mut signal, idle, interval);
+                self.signalled.wait_while_for(&mut signal, idle, pause);
                 if signal.stop {
                     return;
                 }
                 signal.flush = false;
                 std::mem::take(&mut signal.sync)
             };
+            let began = Instant::now();
             // A failure has told everyone who waits.
             if let Err(LedgerError::Poisoned { .. }) = self.flush(sync || self.durability != Durability::None)
             {
                 return;
             }
+            took = began.elapsed();
         }
     }
 
@@ -819,6 +823,13 @@ impl EmbeddedCore {
     }
 }
 
+/// The time from the end of a flush, which took so long, to the beginning of the next one: it begins when three quarters of the
+/// promise are over since this one began, and a quarter is left to write. Slow flushes leave a quarter between them.
+fn pause(promise: Duration, took: Duration) -> Duration {
+    let quarter = promise / 4;
+    (promise - quarter).saturating_sub(took).max(quarter).max(Duration::from_micros(1))
+}
+
 fn timeline(counters: &[String], plan: &CellPlan, words: &[u64], horizon: i64) -> Option<Timeline> {
     let (first, last) = plan.times(words)?;
     if plan.expires_after(last).0 <= horizon {
@@ -830,4 +841,28 @@ fn timeline(counters: &[String], plan: &CellPlan, words: &[u64], horizon: i64) -
 fn key_of(record: RecordKey) -> Key {
     let RecordKey { space, kind, shingle } = record;
     Key { space: Space(space), kind: Kind(kind), shingle: Shingle(shingle) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flushes_within_a_quarter_keep_the_promise() {
+        for promise in
+            [Duration::from_micros(1), Duration::from_millis(10), Duration::from_secs(1), Duration::MAX]
+        {
+            for took in [0, 1, 2, 3, 4, 8].map(|part| promise / 16 * part) {
+                let pause = pause(promise, took);
+                assert!(pause >= promise / 4 && pause > Duration::ZERO);
+                // What came when a flush had begun is written by the next one, which takes a quarter.
+                let kept = took.saturating_add(pause).saturating_add(promise / 4);
+                assert!(
+                    took > promise / 4 || kept <= promise.max(Duration::from_micros(2)),
+                    "{promise:?}, {took:?}"
+                );
+            }
+        }
+        assert_eq!(pause(Duration::from_secs(1), Duration::from_millis(50)), Duration::from_millis(700));
+    }
 }
