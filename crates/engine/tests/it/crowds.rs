@@ -1266,6 +1266,13 @@ impl Log {
     }
 }
 
+/// The seeds of `SEEDS=11..111`, or these.
+pub(crate) fn seeds(usual: std::ops::Range<u64>) -> std::ops::Range<u64> {
+    let Ok(seeds) = std::env::var("SEEDS") else { return usual };
+    let (from, to) = seeds.split_once("..").expect("SEEDS=FROM..TO");
+    from.parse().expect("the first seed")..to.parse().expect("the seed behind the last")
+}
+
 /// Draws an hour. The same seed gives the same log.
 pub(crate) fn crowd(seed: u64) -> Crowd {
     let mut log = Log { draw: Draw(seed), lines: Vec::new(), sources: BTreeMap::new() };

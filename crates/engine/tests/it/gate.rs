@@ -12,7 +12,7 @@ use plan::limit::LimitPlan;
 use plan::preset::{self, BUNDLES};
 use plan::{Config, Overrides, Pipeline, Plan};
 
-use crate::crowds::{Crowd, crowd};
+use crate::crowds::{Crowd, crowd, seeds};
 
 struct Pair {
     engine: Engine,
@@ -116,11 +116,10 @@ fn course(crowd: &Crowd) -> Course {
 /// Five hours drawn from five seeds, or from those of `SEEDS=11..111`. The preset was tuned with the first five.
 #[test]
 fn who_means_no_harm_is_hardly_ever_asked() {
-    let seeds = std::env::var("SEEDS").unwrap_or_else(|_| "1..6".to_owned());
-    let (from, to) = seeds.split_once("..").expect("SEEDS=FROM..TO");
+    let seeds = seeds(1..6);
     let (mut honest, mut asked, mut rejected, mut attacks, mut through) = (0, Vec::new(), Vec::new(), 0, 0);
     let mut by_actor: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
-    for seed in from.parse::<u64>().unwrap()..to.parse().unwrap() {
+    for seed in seeds {
         let course = course(&crowd(seed));
         honest += course.honest.len();
         attacks += course.attacks;

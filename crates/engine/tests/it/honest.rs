@@ -7,7 +7,7 @@ use std::sync::Arc;
 use judge::Action;
 
 use crate::corpora::{corpus, engine};
-use crate::crowds::crowd;
+use crate::crowds::{crowd, seeds};
 
 /// The judgements of an address, by action, and the rules of the first that was not accepted.
 #[derive(Default)]
@@ -97,9 +97,7 @@ fn judge_seed(seed: u64) -> SeedOutcome {
 /// Ten hours drawn from ten seeds, or from those of `SEEDS=11..111`. The preset was tuned with the first ten.
 #[test]
 fn attackers_are_found_in_crowds_that_mean_no_harm() {
-    let seeds = std::env::var("SEEDS").unwrap_or_else(|_| "1..11".to_owned());
-    let (from, to) = seeds.split_once("..").expect("SEEDS=FROM..TO");
-    let seeds: Vec<u64> = (from.parse().unwrap()..to.parse().unwrap()).collect();
+    let seeds: Vec<u64> = seeds(1..11).collect();
     // Two at a time, as judging takes most of the time of this test.
     let outcomes: Vec<SeedOutcome> = std::thread::scope(|scope| {
         let halves = seeds.chunks(seeds.len().div_ceil(2).max(1));

@@ -5,7 +5,7 @@
 //! Statistical Analysis of Series of Events, 1966; physics calls it the Fano factor). It is 0 for a clock, about 1 for
 //! events that come independently of each other, and greater for bursts.
 //!
-//! It also says how long the intervals between events are, as far as buckets tell: from one event to the next it is as many
+//! Intervals between events are known as far as buckets tell: from one event to the next it is as many
 //! widths as their buckets are apart, and none within one bucket. Their median, and their coefficient of variation, the standard
 //! deviation over the mean: 0 for a clock, about 1 for independent events, and greater for bursts.
 //!
