@@ -181,7 +181,7 @@ impl EventSink<'_> {
                 }
                 let kind = self.schema.column(slot).kind;
                 match value.clone().coerce(kind) {
-                    Some(value) => self.parsed.event.fields.push((self.name.clone(), value)),
+                    Some(value) => self.parsed.event.push(self.name.clone(), value),
                     None => return Err(self.mismatch(kind.name(), &value)),
                 }
             }

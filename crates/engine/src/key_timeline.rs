@@ -292,7 +292,7 @@ impl Engine {
         let mut event = Event { time: Some(at), ..Event::default() };
         if let Some(field) = fields.single() {
             let name = pipeline.schema.column(field.slot).name.clone();
-            event.fields.push((name, Value::from(value)));
+            event.push(name, value);
         }
         let row = fields::fill(pipeline, event, at);
         let prepared = keys::derive_with(row, &self.secret, |other| {

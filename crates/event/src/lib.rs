@@ -20,6 +20,9 @@ pub use table::{Table, TableIndex};
 pub use time::{Span, SpanError, Time, TimeError};
 pub use value::{Type, Value};
 
+/// The name of a field. Adapters that read one format know all of theirs, and make no copies of them.
+pub type FieldName = std::borrow::Cow<'static, str>;
+
 /// An event as an adapter handed it over: named fields and perhaps a raw message.
 ///
 /// Fields are not checked against a schema yet; the pipeline's first stage does that. The two times are kept
@@ -33,7 +36,7 @@ pub struct Event {
     /// The time of the event, if the adapter could tell; otherwise its arrival counts.
     pub time: Option<Time>,
     /// Named fields, in the order in which they were found. A later field of the same name wins.
-    pub fields: Vec<(String, Value)>,
+    pub fields: Vec<(FieldName, Value)>,
     /// The raw message that content features are read from, e.g. an RFC 5322 message.
     pub raw: Option<std::sync::Arc<[u8]>>,
 }
@@ -43,7 +46,7 @@ impl Event {
     pub const ID_BYTES_MAX: usize = 256;
 
     /// Adds a field.
-    pub fn push(&mut self, name: impl Into<String>, value: impl Into<Value>) {
+    pub fn push(&mut self, name: impl Into<FieldName>, value: impl Into<Value>) {
         self.fields.push((name.into(), value.into()));
     }
 

@@ -299,9 +299,9 @@ impl LogStream {
         event.push("log.text", &line[..end]);
         for field in self.fields.iter().filter(|field| !KNOWN_GROUPS.contains(&field.as_str())) {
             if let Some(text) = read.fields.get(field.as_str()) {
-                event.push(field.as_str(), text.as_str());
+                event.push(field.clone(), text.as_str());
             } else if let Some(value) = record.and_then(|record| record.value(field)) {
-                event.push(field.as_str(), value);
+                event.push(field.clone(), value);
             }
         }
         event

@@ -320,7 +320,7 @@ pub(crate) fn is_of_log(pipeline: &Pipeline) -> bool {
 pub(crate) fn event_json(event: Event) -> Map<String, Value> {
     let Event { id, time, fields, .. } = event;
     let mut object: Map<String, Value> =
-        fields.into_iter().map(|(name, value)| (name, journal::json_value(&value))).collect();
+        fields.into_iter().map(|(name, value)| (name.into_owned(), journal::json_value(&value))).collect();
     if let Some(time) = time {
         object.insert("time".to_owned(), Value::String(time.to_string()));
     }

@@ -166,7 +166,7 @@ impl AccessLogFormat {
                     push(&mut event, "http.query", query);
                 }
                 FormatVariable::Text("http.path") => push(&mut event, "http.path", &escaped(&value)),
-                FormatVariable::Text(name) => push(&mut event, name, &text()),
+                FormatVariable::Text(name) => push(&mut event, *name, &text()),
                 FormatVariable::Query => {
                     let query = escaped(&value);
                     push(&mut event, "http.query", query.strip_prefix('?').unwrap_or(&query));
@@ -185,7 +185,7 @@ impl AccessLogFormat {
                         event.push(*name, number);
                     }
                 }
-                FormatVariable::Own(name) => push(&mut event, name, &text()),
+                FormatVariable::Own(name) => push(&mut event, String::from(&**name), &text()),
                 FormatVariable::Ignored => {}
             }
             at += length;

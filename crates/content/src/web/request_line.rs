@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use event::Event;
+use event::{Event, FieldName};
 use memchr::{memchr, memrchr};
 
 use crate::text::{received, truncate};
@@ -28,7 +28,7 @@ impl fmt::Display for AccessLogError {
 
 impl std::error::Error for AccessLogError {}
 
-pub(crate) fn push(event: &mut Event, name: &str, value: &str) {
+pub(crate) fn push(event: &mut Event, name: impl Into<FieldName>, value: &str) {
     if !matches!(value, "" | "-") {
         event.push(name, truncate(value, FIELD_BYTES_MAX));
     }

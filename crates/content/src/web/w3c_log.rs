@@ -13,7 +13,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use event::{Event, Time};
+use event::{Event, FieldName, Time};
 use percent_encoding::percent_decode_str;
 
 use crate::text::received;
@@ -86,9 +86,9 @@ pub fn event(heading: &str, line: &[u8]) -> Result<Event, AccessLogError> {
     Ok(event)
 }
 
-fn number(name: &str, value: &str) -> Option<(String, event::Value)> {
+fn number(name: &'static str, value: &str) -> Option<(FieldName, event::Value)> {
     let number = value.parse::<i64>().ok().filter(|number| *number >= 0)?;
-    Some((name.to_owned(), event::Value::Integer(number)))
+    Some((name.into(), event::Value::Integer(number)))
 }
 
 fn decoded(value: &str, is_encoded: bool) -> Cow<'_, str> {

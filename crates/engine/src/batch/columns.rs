@@ -448,7 +448,7 @@ impl EventBatch<'_> {
                 let place = match places.get(&name) {
                     Some(place) => *place,
                     None => {
-                        columns.push((name.clone(), vec![None; rows]));
+                        columns.push((name.clone().into_owned(), vec![None; rows]));
                         places.insert(name, columns.len() - 1);
                         columns.len() - 1
                     }

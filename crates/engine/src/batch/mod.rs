@@ -234,7 +234,11 @@ impl Engine {
                             _ => None,
                         });
                     }
-                    name => event.fields.extend(column.value(row).map(|value| (name.to_owned(), value))),
+                    name => {
+                        if let Some(value) = column.value(row) {
+                            event.push(name.to_owned(), value);
+                        }
+                    }
                 }
             }
             if event.id.is_none() {

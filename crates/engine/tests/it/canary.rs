@@ -63,7 +63,7 @@ fn canary(engine: &Engine, share: f64, nodes: &[u16]) -> Result<(), ReloadError>
 }
 
 fn decide(engine: &Engine, ip: Option<u32>, id: Option<&str>) -> Decision {
-    let fields = ip.map(|ip| ("ip".to_owned(), Value::Ip(Ipv4Addr::from(ip).into())));
+    let fields = ip.map(|ip| ("ip".into(), Value::Ip(Ipv4Addr::from(ip).into())));
     let event = Event {
         id: id.map(str::to_owned),
         time: Some(NOW),

@@ -357,7 +357,7 @@ fn facts_do_not_take_the_names_of_a_decisions_own_columns() {
     let config = plan::Config::from_text("test.toml", text, &plan::Overrides::default());
     let plan = plan::Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
     let engine = Engine::open(&directory, plan).unwrap();
-    let fields = vec![("score".to_owned(), event::Value::from("its own"))];
+    let fields = vec![("score".into(), event::Value::from("its own"))];
     let event = event::Event { time: Some(NOW), fields, ..event::Event::default() };
     let prepared = engine.prepare(&engine.plan().pipelines[0], event, NOW);
     pollster::block_on(engine.decide(vec![prepared]));

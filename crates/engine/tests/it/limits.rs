@@ -398,9 +398,9 @@ fn rules_ask_limits_that_events_take_from() {
     let pipeline = plan.pipeline(None).unwrap();
     let event = |ip: &str, names: &[&str]| {
         let mut event = event::Event { time: Some(START), ..event::Event::default() };
-        event.fields.push(("ip".to_owned(), event::Value::from(ip)));
+        event.push("ip", ip);
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        event.fields.push(("names".to_owned(), event::Value::from(names)));
+        event.push("names", names);
         engine.prepare(pipeline, event, START)
     };
     let fired = |ip: &str, names: &[&str]| {
@@ -481,9 +481,11 @@ const VISITS: [(&str, Option<bool>, &[&str]); 8] = [
 
 fn visit(path: &str, failed: Option<bool>) -> event::Event {
     let mut event = event::Event { time: Some(START), ..event::Event::default() };
-    event.fields.push(("ip".to_owned(), event::Value::from("192.0.2.1")));
-    event.fields.push(("path".to_owned(), event::Value::from(path)));
-    event.fields.extend(failed.map(|failed| ("failed".to_owned(), event::Value::from(failed))));
+    event.push("ip", "192.0.2.1");
+    event.push("path", path);
+    if let Some(failed) = failed {
+        event.push("failed", failed);
+    }
     event
 }
 
@@ -873,9 +875,9 @@ effects = ["mark ip as bad for 2m"]
             let fired = |names: &[&str], apart: i64| {
                 let time = Some(START + Span::seconds(apart));
                 let mut event = event::Event { time, ..event::Event::default() };
-                event.fields.push(("ip".to_owned(), event::Value::from("192.0.2.1")));
+                event.push("ip", "192.0.2.1");
                 let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-                event.fields.push(("names".to_owned(), event::Value::from(names)));
+                event.push("names", names);
                 let event = engine.prepare(pipeline, event, START);
                 let decision = block_on(engine.decide(vec![event])).remove(0);
                 let mut rules: Vec<String> =

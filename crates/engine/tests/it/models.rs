@@ -112,7 +112,7 @@ fn expected(name: &str) -> ExpectedProbabilities {
             Json::Number(number) if number.is_i64() => Value::from(number.as_i64().unwrap()),
             number => Value::from(number.as_f64()?),
         };
-        Some((name.as_str().unwrap().to_owned(), value))
+        Some((name.as_str().unwrap().to_owned().into(), value))
     };
     let event = |row: &Json| Event {
         time: Some(NOW),
@@ -291,12 +291,12 @@ fn readings_are_features_by_name() {
     let engine = home.engine(&format!("[[model]]\nname = \"spam\"\nfile = \"model.json\"\n{READ}"));
     let ExpectedProbabilities { events, .. } = expected("numeric");
     let mut event = events[0].clone();
-    event.fields.push(("user.os".to_owned(), Value::from("os-1")));
+    event.push("user.os", "os-1");
     event.fields.retain(|(name, _)| name != "conn.port");
     let port = |port: i64| {
         let mut event = events[0].clone();
         event.fields.retain(|(name, _)| name != "conn.port");
-        event.fields.push(("conn.port".to_owned(), Value::from(port)));
+        event.push("conn.port", port);
         event
     };
     let other = Home::new(&["numeric.cbm"]);
@@ -314,8 +314,8 @@ fn an_event_cannot_bring_what_a_model_says() {
     let home = Home::new(&["numeric.cbm"]);
     let engine = home.engine(&format!("[[model]]\nname = \"spam\"\nfile = \"numeric.cbm\"\n{READ}"));
     let ExpectedProbabilities { mut events, probability } = expected("numeric");
-    events[0].fields.push(("model.spam".to_owned(), Value::from(0.0)));
-    events[0].fields.push(("os.seen('1h')".to_owned(), Value::from(9i64)));
+    events[0].push("model.spam", 0.0);
+    events[0].push("os.seen('1h')", 9i64);
     assert_close(seen(&decide(&engine, &events[..1])[0], "model('spam')"), probability[0][1]);
 }
 

@@ -71,7 +71,7 @@ impl Home {
 
 fn decide(engine: &Engine, text: &str, tags: &[&str], at: Time) -> Decision {
     let tags: Vec<String> = tags.iter().map(|&tag| tag.to_owned()).collect();
-    let fields = vec![("text".to_owned(), Value::from(text)), ("tags".to_owned(), Value::from(tags))];
+    let fields = vec![("text".into(), Value::from(text)), ("tags".into(), Value::from(tags))];
     let event = Event { time: Some(at), fields, ..Event::default() };
     let prepared = engine.prepare(&engine.plan().pipelines[0], event, at);
     pollster::block_on(engine.decide(vec![prepared])).remove(0)

@@ -64,7 +64,7 @@ fn open(directory: &Directory) -> Result<Engine, String> {
 }
 
 fn prepare(engine: &Engine, at: Time) -> PreparedEvent {
-    let fields = vec![("ip".to_owned(), Value::from("192.0.2.1"))];
+    let fields = vec![("ip".into(), Value::from("192.0.2.1"))];
     let event = Event { time: Some(at), fields, ..Event::default() };
     engine.prepare(&engine.plan().pipelines[0], event, at)
 }

@@ -55,7 +55,7 @@ fn engine(text: &str) -> Engine {
 }
 
 fn decide(engine: &Engine, ip: &str, path: &str, at: Time) -> Decision {
-    let fields = vec![("ip".to_owned(), Value::from(ip)), ("path".to_owned(), Value::from(path))];
+    let fields = vec![("ip".into(), Value::from(ip)), ("path".into(), Value::from(path))];
     let event = Event { time: Some(at), fields, ..Event::default() };
     let prepared = engine.prepare(&engine.plan().pipelines[0], event, at);
     pollster::block_on(engine.decide(vec![prepared])).remove(0)
@@ -247,7 +247,7 @@ fn sets_are_read_from_files_beside_the_configuration() {
     assert_eq!(fired(&decide(&engine, "192.0.2.77", "/", NOW)), ["BAD"]);
     assert_eq!(fired(&decide(&engine, "192.0.3.77", "/", NOW)), [""; 0]);
     let hosts = Value::from(vec!["x.org".to_owned(), "www.Evil.example".to_owned()]);
-    let event = Event { time: Some(NOW), fields: vec![("hosts".to_owned(), hosts)], ..Event::default() };
+    let event = Event { time: Some(NOW), fields: vec![("hosts".into(), hosts)], ..Event::default() };
     let prepared = engine.prepare(&engine.plan().pipelines[0], event, NOW);
     assert_eq!(fired(&pollster::block_on(engine.decide(vec![prepared]))[0]), ["BAD"]);
 
@@ -466,9 +466,9 @@ fn a_kind_of_which_nothing_is_kept_is_told_of_and_spoils_nothing() {
         let event = |hosts: &[&str]| {
             let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
             let fields = vec![
-                ("ip".to_owned(), Value::from("192.0.2.1")),
-                ("path".to_owned(), Value::from("/")),
-                ("hosts".to_owned(), Value::from(hosts)),
+                ("ip".into(), Value::from("192.0.2.1")),
+                ("path".into(), Value::from("/")),
+                ("hosts".into(), Value::from(hosts)),
             ];
             let event = Event { time: Some(NOW), fields, ..Event::default() };
             engine.prepare(&engine.plan().pipelines[0], event, NOW)
@@ -488,9 +488,9 @@ fn a_kind_of_which_nothing_is_kept_is_told_of_and_spoils_nothing() {
     let engine = engine(&format!("{idle}{owner}"));
     let decide = || {
         let fields = vec![
-            ("ip".to_owned(), Value::from("192.0.2.1")),
-            ("path".to_owned(), Value::from("/")),
-            ("hosts".to_owned(), Value::from(vec!["a".to_owned()])),
+            ("ip".into(), Value::from("192.0.2.1")),
+            ("path".into(), Value::from("/")),
+            ("hosts".into(), Value::from(vec!["a".to_owned()])),
         ];
         let event = Event { time: Some(NOW), fields, ..Event::default() };
         let prepared = engine.prepare(&engine.plan().pipelines[0], event, NOW);

@@ -335,8 +335,8 @@ impl ReputationImport<'_> {
         let field = if is_client { &args.ip_field } else { &args.address_field };
         let mut event = Event::default();
         match record.sender {
-            SenderIdentity::Address(address) => event.push(field, address),
-            SenderIdentity::Client(client) => event.push(field, client),
+            SenderIdentity::Address(address) => event.push(field.clone(), address),
+            SenderIdentity::Client(client) => event.push(field.clone(), client),
         }
         let history = SenderHistory {
             // Another field has other keys, which have counted nothing of the record.
