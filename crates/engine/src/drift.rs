@@ -100,15 +100,19 @@ impl CalibrationDrift {
         (self.judged > 0.0).then(|| self.squared / self.judged)
     }
 
-    /// Returns the sentence for people, if probabilities do not come true.
-    pub fn warning(&self, pipeline: &str) -> Option<String> {
+    /// Returns the sentence for people, if probabilities do not come true: those of verdicts, or of the learner with this fact.
+    pub fn warning(&self, pipeline: &str, learner: Option<&str>) -> Option<String> {
         let off = (self.bad - self.expected).abs();
         // Some more are off by chance where all probabilities are near 0 or 1, and a few have wrong labels.
         let is_off = off > DEVIATIONS * self.variance.sqrt() + 3.0 + 0.02 * self.judged;
         is_off.then(|| {
+            let (who, lost) = match learner {
+                Some(fact) => (format!("`{fact}`"), "it"),
+                None => ("their probabilities".to_owned(), "a learner"),
+            };
             format!(
-                "of the latest {:.0} judged events of `{pipeline}` {:.0} were bad, where their probabilities let expect {:.0}: \
-                 the mix of events has changed, or a learner has lost its calibration",
+                "of the latest {:.0} judged events of `{pipeline}` {:.0} were bad, where {who} let expect {:.0}: the mix of events \
+                 has changed, or {lost} has lost its calibration",
                 self.judged, self.bad, self.expected
             )
         })
@@ -164,7 +168,7 @@ mod tests {
             for _ in 0..30_000 {
                 let probability = uniform();
                 drift.add(probability, uniform() < (probability + shift).min(1.0));
-                warnings += u32::from(drift.warning("mail").is_some());
+                warnings += u32::from(drift.warning("mail", None).is_some());
             }
             (warnings, drift)
         };
@@ -172,9 +176,11 @@ mod tests {
         assert_eq!(warnings, 0);
         assert!((drift.brier().unwrap() - 1.0 / 6.0).abs() < 0.02, "{drift:?}");
         let (warnings, drift) = run(0.2);
-        assert!(warnings > 25_000 && drift.warning("mail").unwrap().contains("judged events of `mail`"));
+        assert!(
+            warnings > 25_000 && drift.warning("mail", None).unwrap().contains("judged events of `mail`")
+        );
         assert_eq!(
-            (CalibrationDrift::default().brier(), CalibrationDrift::default().warning("mail")),
+            (CalibrationDrift::default().brier(), CalibrationDrift::default().warning("mail", None)),
             (None, None)
         );
     }

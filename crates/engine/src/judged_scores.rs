@@ -7,14 +7,18 @@
 //!     ─► drift: held against the lines and the curve from before it
 //! ```
 //!
+//! What each learner said of the event has windows, a curve and a drift of its own: the sum may come true while a learner that it
+//! is made of does not.
+//!
 //! The windows are written to `scores.json` by housekeeping and at the end, so a crash loses those of the last minute: lines
 //! and curves are then those of a little older events. Each node has its own.
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use event::{Secret, Shingle};
+use event::{Secret, Shingle, Slot, Value};
 use judge::{Action, Calibration, CalibrationColumns, ClassScores, ScoreWindow};
 use parking_lot::{Mutex, RwLock};
 use plan::{FeedbackClass, FeedbackKind, FeedbackSide, Pipeline};
@@ -33,21 +37,32 @@ const REDRAWN_SHARE: usize = 20;
 /// Scores of a class that are held although learners knew less than half as much when they were made: enough for a promise of
 /// 0.5 %.
 const UNLEARNED_MAX: u64 = 200;
+/// Scores of a class that are held of one learner: enough for its curve.
+const LEARNER_SCORES_MAX: usize = 1_000;
 
-/// The scores that were judged in one pipeline.
+/// The latest judged scores of who gives some, and the curve from them to probabilities.
 #[derive(Clone, Debug, Default)]
-struct PipelineScores {
+struct CalibratedScores {
     good: ScoreWindow,
     bad: ScoreWindow,
     /// The number of times that each class came, the good one first: windows say nothing of that once they are full.
     counts: [f64; 2],
-    /// Events of each class that were judged in all.
-    judged: [u64; 2],
     curve: Option<Calibration>,
     /// Judgements since the curve was drawn.
     since_drawn: usize,
+    drift: CalibrationDrift,
+}
+
+/// The scores that were judged in one pipeline.
+#[derive(Clone, Debug, Default)]
+struct PipelineScores {
+    /// Those of verdicts.
+    verdicts: CalibratedScores,
+    /// Events of each class that were judged in all.
+    judged: [u64; 2],
     promises: BTreeMap<String, PromiseDrift>,
-    calibration: CalibrationDrift,
+    /// Those of learners, by the names of their facts.
+    learners: BTreeMap<String, CalibratedScores>,
 }
 
 /// The judged scores as they are in the file: events by the hash of their names, oldest first.
@@ -58,12 +73,45 @@ pub(crate) struct StoredScores {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct StoredWindows {
+    #[serde(flatten)]
+    verdicts: StoredCalibration,
+    judged: [u64; 2],
+    promises: BTreeMap<String, PromiseDrift>,
+    #[serde(default)]
+    learners: BTreeMap<String, StoredCalibration>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct StoredCalibration {
     good: Vec<(u64, f64)>,
     bad: Vec<(u64, f64)>,
     counts: [f64; 2],
-    judged: [u64; 2],
-    promises: BTreeMap<String, PromiseDrift>,
     calibration: CalibrationDrift,
+}
+
+/// What the learners of a pipeline said of an event, by the names of their facts.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LearnerScores(BTreeMap<String, f64>);
+
+impl LearnerScores {
+    /// Takes them out of the facts of an event.
+    pub(crate) fn of<'f>(pipeline: &Pipeline, fact: impl Fn(Slot) -> Option<&'f Value>) -> LearnerScores {
+        let said = learner_facts(pipeline).filter_map(|slot| match fact(slot) {
+            Some(Value::Float(score)) => Some((pipeline.schema.column(slot).name.clone(), *score)),
+            _ => None,
+        });
+        LearnerScores(said.collect())
+    }
+}
+
+/// The facts in which learners say how bad an event is: classifiers, each of their linear models, and models that say one thing.
+fn learner_facts(pipeline: &Pipeline) -> impl Iterator<Item = Slot> + '_ {
+    let classifiers = pipeline.classifiers.iter();
+    let classifiers = classifiers.flat_map(|plan| {
+        iter::once(plan.columns.score).chain(plan.linear.iter().map(|linear| linear.column))
+    });
+    let models = pipeline.models.iter().filter(|plan| plan.slots().count() == 1);
+    classifiers.chain(models.flat_map(|plan| plan.slots()))
 }
 
 /// The line of a band that promises a share of false positives.
@@ -132,20 +180,27 @@ impl Directory {
     }
 }
 
-impl PipelineScores {
-    fn of(stored: StoredWindows) -> PipelineScores {
-        let StoredWindows { good, bad, counts, judged, promises, calibration } = stored;
-        let mut scores = PipelineScores {
+impl CalibratedScores {
+    fn of(stored: StoredCalibration) -> CalibratedScores {
+        let StoredCalibration { good, bad, counts, calibration } = stored;
+        let mut scores = CalibratedScores {
             good: good.into_iter().collect(),
             bad: bad.into_iter().collect(),
             counts: counts.map(|count| if count.is_finite() { count.max(0.0) } else { 0.0 }),
-            judged,
-            promises,
-            calibration,
-            ..PipelineScores::default()
+            drift: calibration,
+            ..CalibratedScores::default()
         };
         scores.draw();
         scores
+    }
+
+    fn stored(&self) -> StoredCalibration {
+        StoredCalibration {
+            good: self.good.iter().collect(),
+            bad: self.bad.iter().collect(),
+            counts: self.counts,
+            calibration: self.drift,
+        }
     }
 
     fn window(&mut self, side: FeedbackSide) -> &mut ScoreWindow {
@@ -169,19 +224,14 @@ impl PipelineScores {
         })
     }
 
-    fn add(&mut self, pipeline: &Pipeline, side: FeedbackSide, event: u64, score: f64) {
+    /// Adds a score, of which at most so many of its class are held. Returns whether it is a new one.
+    fn add(&mut self, side: FeedbackSide, event: u64, score: f64, held_max: usize) -> bool {
         let before = self.window(side).len();
         self.window(side).add(event, score);
         if self.window(side).len() == before && before < ScoreWindow::LENGTH_MAX {
-            return;
+            return false;
         }
-        let judged = &mut self.judged[usize::from(side == FeedbackSide::Bad)];
-        *judged += 1;
-        // Of what was judged when learners knew next to nothing, the next event is no like: the latter half is held.
-        if !pipeline.classifiers.is_empty() {
-            let latest = usize::try_from((*judged / 2).max(UNLEARNED_MAX)).unwrap_or(usize::MAX);
-            self.window(side).keep_latest(latest);
-        }
+        self.window(side).keep_latest(held_max);
         *self.count(side) += 1.0;
         if self.counts.iter().sum::<f64>() > COUNTED_MAX {
             self.counts = self.counts.map(|count| count / 2.0);
@@ -190,11 +240,7 @@ impl PipelineScores {
         if self.since_drawn * REDRAWN_SHARE > self.good.len() + self.bad.len() {
             self.draw();
         }
-    }
-
-    /// The line of a promise, without good events whose labels look wrong: each of them would take as much as it promises.
-    fn line(&self, promised: f64) -> Option<f64> {
-        self.good.line_without(promised, self.good.mislabelled(&self.bad))
+        true
     }
 
     /// Draws the curve through the scores as they are now.
@@ -207,6 +253,54 @@ impl PipelineScores {
         self.curve = Calibration::fit(class(&self.good, self.counts[0]), class(&self.bad, self.counts[1]));
     }
 
+    /// Holds a newly judged event against the curve from before it.
+    fn watch(&mut self, side: FeedbackSide, score: f64) {
+        if let Some(curve) = self.curve {
+            self.drift.add(curve.probability(score), side == FeedbackSide::Bad);
+        }
+    }
+}
+
+impl PipelineScores {
+    fn of(stored: StoredWindows) -> PipelineScores {
+        let StoredWindows { verdicts, judged, promises, learners } = stored;
+        let learners = learners.into_iter().map(|(fact, stored)| (fact, CalibratedScores::of(stored)));
+        PipelineScores {
+            verdicts: CalibratedScores::of(verdicts),
+            judged,
+            promises,
+            learners: learners.collect(),
+        }
+    }
+
+    fn stored(&self) -> StoredWindows {
+        let learners = self.learners.iter().map(|(fact, scores)| (fact.clone(), scores.stored()));
+        StoredWindows {
+            verdicts: self.verdicts.stored(),
+            judged: self.judged,
+            promises: self.promises.clone(),
+            learners: learners.collect(),
+        }
+    }
+
+    fn add(&mut self, pipeline: &Pipeline, side: FeedbackSide, event: u64, score: f64) {
+        // Of what was judged when learners knew next to nothing, the next event is no like: the latter half is held.
+        let judged = self.judged[usize::from(side == FeedbackSide::Bad)] + 1;
+        let held_max = match pipeline.classifiers.is_empty() {
+            true => ScoreWindow::LENGTH_MAX,
+            false => usize::try_from((judged / 2).max(UNLEARNED_MAX)).unwrap_or(usize::MAX),
+        };
+        if self.verdicts.add(side, event, score, held_max) {
+            self.judged[usize::from(side == FeedbackSide::Bad)] = judged;
+        }
+    }
+
+    /// The line of a promise, without good events whose labels look wrong: each of them would take as much as it promises.
+    fn line(&self, promised: f64) -> Option<f64> {
+        let CalibratedScores { good, bad, .. } = &self.verdicts;
+        good.line_without(promised, good.mislabelled(bad))
+    }
+
     /// Holds a newly judged event against the lines and the curve from before it.
     fn watch(&mut self, pipeline: &Pipeline, side: FeedbackSide, score: f64) {
         if side == FeedbackSide::Good {
@@ -217,8 +311,37 @@ impl PipelineScores {
                 }
             }
         }
-        if let Some(curve) = self.curve {
-            self.calibration.add(curve.probability(score), side == FeedbackSide::Bad);
+        self.verdicts.watch(side, score);
+    }
+
+    /// Takes in what learners said of an event, or takes it out if it is judged no more. What a learner says grows as it learns, so
+    /// its windows hold the latter half, too.
+    fn judge_learners(
+        &mut self,
+        pipeline: &Pipeline,
+        side: Option<FeedbackSide>,
+        event: u64,
+        said: &LearnerScores,
+    ) {
+        let is_there =
+            |fact: &str| learner_facts(pipeline).any(|slot| pipeline.schema.column(slot).name == fact);
+        self.learners.retain(|fact, _| is_there(fact));
+        for fact in
+            said.0.keys().filter(|fact| !self.learners.contains_key(*fact)).cloned().collect::<Vec<_>>()
+        {
+            self.learners.insert(fact, CalibratedScores::default());
+        }
+        for (fact, scores) in &mut self.learners {
+            let before = scores.remove(event);
+            let (Some(side), Some(score)) = (side, before.or_else(|| said.0.get(fact).copied())) else {
+                continue;
+            };
+            if before.is_none() {
+                scores.watch(side, score);
+            }
+            let held = self.judged[usize::from(side == FeedbackSide::Bad)] / 2;
+            let held = usize::try_from(held.max(UNLEARNED_MAX)).unwrap_or(usize::MAX);
+            scores.add(side, event, score, held.min(LEARNER_SCORES_MAX));
         }
     }
 }
@@ -256,7 +379,7 @@ impl JudgedScores {
                 }
             }
             if let (Some(CalibrationColumns { slope, offset }), Some(curve)) =
-                (bands.calibration(), scores.curve)
+                (bands.calibration(), scores.verdicts.curve)
             {
                 event.row.facts.set(slope, curve.slope);
                 event.row.facts.set(offset, curve.offset);
@@ -264,9 +387,16 @@ impl JudgedScores {
         }
     }
 
-    /// Takes in what was judged of an event with this score. Only judgements count, and only of those who are believed whatever
+    /// Takes in what was judged of an event with this score, of which learners said that. Only judgements count, and only of those who are believed whatever
     /// others say: else a crowd of new names could move the line.
-    pub(crate) fn add(&self, pipeline: &Pipeline, event: u64, class: Option<&FeedbackClass>, score: f64) {
+    pub(crate) fn add(
+        &self,
+        pipeline: &Pipeline,
+        event: u64,
+        class: Option<&FeedbackClass>,
+        score: f64,
+        said: &LearnerScores,
+    ) {
         let side = class.filter(|class| class.sort == FeedbackKind::Judgement).and_then(|class| class.side);
         let is_taken_back = class.is_none_or(|class| class.sort == FeedbackKind::Retraction);
         if !JudgedScores::are_held(pipeline) || side.is_none() && !is_taken_back {
@@ -274,7 +404,7 @@ impl JudgedScores {
         }
         let mut pipelines = self.pipelines.write();
         let scores = pipelines.entry(pipeline.name.clone()).or_default();
-        let before = scores.remove(event);
+        let before = scores.verdicts.remove(event);
         if let Some(side) = side {
             // What was known of the event when it was first judged is what counts.
             if before.is_none() {
@@ -282,6 +412,7 @@ impl JudgedScores {
             }
             scores.add(pipeline, side, event, before.unwrap_or(score));
         }
+        scores.judge_learners(pipeline, side, event, said);
         self.is_changed.store(true, Ordering::Relaxed);
     }
 
@@ -290,7 +421,7 @@ impl JudgedScores {
         let pipelines = self.pipelines.read();
         let none = PipelineScores::default();
         let scores = pipelines.get(&pipeline.name).unwrap_or(&none);
-        let PipelineScores { good, bad, promises: drifts, .. } = scores;
+        let PipelineScores { verdicts: CalibratedScores { good, bad, .. }, promises: drifts, .. } = scores;
         let mislabelled = good.mislabelled(bad);
         let bands = pipeline.rules.bands();
         let mut lowest = f64::NEG_INFINITY;
@@ -321,13 +452,25 @@ impl JudgedScores {
         let none = PipelineScores::default();
         let scores = pipelines.get(&pipeline.name).unwrap_or(&none);
         let bands = pipeline.rules.bands();
-        let drawn = scores.curve.filter(|_| bands.calibration().is_some());
+        let verdicts = &scores.verdicts;
+        let drawn = verdicts.curve.filter(|_| bands.calibration().is_some());
         PipelineCalibration {
             curve: drawn.unwrap_or_else(|| bands.assumed_calibration()),
             is_drawn: drawn.is_some(),
-            judged: [scores.good.len(), scores.bad.len()],
-            drift: scores.calibration,
+            judged: [verdicts.good.len(), verdicts.bad.len()],
+            drift: verdicts.drift,
         }
+    }
+
+    /// Returns what the latest judged events say of each learner of a pipeline, by the name of its fact.
+    pub(crate) fn learner_drifts(&self, pipeline: &Pipeline) -> Vec<(String, CalibrationDrift)> {
+        let pipelines = self.pipelines.read();
+        let Some(scores) = pipelines.get(&pipeline.name) else { return Vec::new() };
+        let of = |slot| {
+            let fact = &pipeline.schema.column(slot).name;
+            Some((fact.clone(), scores.learners.get(fact)?.drift))
+        };
+        learner_facts(pipeline).filter_map(of).collect()
     }
 
     /// Writes what has changed.
@@ -337,17 +480,9 @@ impl JudgedScores {
         if !self.is_changed.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
-        let stored = |scores: &PipelineScores| StoredWindows {
-            good: scores.good.iter().collect(),
-            bad: scores.bad.iter().collect(),
-            counts: scores.counts,
-            judged: scores.judged,
-            promises: scores.promises.clone(),
-            calibration: scores.calibration,
-        };
         let pipelines = {
             let pipelines = self.pipelines.read();
-            pipelines.iter().map(|(name, scores)| (name.clone(), stored(scores))).collect()
+            pipelines.iter().map(|(name, scores)| (name.clone(), scores.stored())).collect()
         };
         let stored = StoredScores { pipelines };
         let written = serde_json::to_vec(&stored).map_err(std::io::Error::from);

@@ -129,7 +129,9 @@ impl Engine {
         for line in lines {
             warnings.extend(line.drift.warning(&pipeline.name, line.action.name(), line.false_positives));
         }
-        warnings.extend(self.calibration(pipeline).drift.warning(&pipeline.name));
+        warnings.extend(self.calibration(pipeline).drift.warning(&pipeline.name, None));
+        let learners = self.learner_drifts(pipeline).into_iter();
+        warnings.extend(learners.filter_map(|(fact, drift)| drift.warning(&pipeline.name, Some(&fact))));
         warnings
     }
 }

@@ -290,6 +290,12 @@ impl Engine {
         self.judged.lines(pipeline)
     }
 
+    /// Returns what the latest judged events say of each learner of a pipeline, by the name of its fact: whether what it said came
+    /// true as often as before.
+    pub fn learner_drifts(&self, pipeline: &Pipeline) -> Vec<(String, CalibrationDrift)> {
+        self.judged.learner_drifts(pipeline)
+    }
+
     /// Returns the curve from scores to probabilities of a pipeline.
     pub fn calibration(&self, pipeline: &Pipeline) -> PipelineCalibration {
         self.judged.calibration(pipeline)

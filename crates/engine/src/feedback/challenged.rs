@@ -14,6 +14,7 @@ use moka::sync::Cache;
 use plan::Pipeline;
 
 use super::{DecidedEvent, EventAmounts, FeedbackError, FeedbackOutcome};
+use crate::judged_scores::LearnerScores;
 use crate::pipeline::Decision;
 use crate::{Engine, PreparedEvent};
 
@@ -87,6 +88,8 @@ impl Engine {
             amounts: kept.amounts.clone(),
             tokens: &[],
             score: kept.score,
+            // What came of a challenge teaches nothing.
+            learners: LearnerScores::default(),
             action: kept.action,
         };
         Some(self.feedback_about(of, class.into(), now).await)

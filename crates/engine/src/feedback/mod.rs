@@ -42,7 +42,7 @@ use stats::{
 };
 
 use crate::error::{DecisionLookupError, UnknownName};
-use crate::judged_scores::{JudgedScores, event_name};
+use crate::judged_scores::{JudgedScores, LearnerScores, event_name};
 use crate::metrics::{JudgementLabel, label};
 use crate::pipeline::classifiers::TokenKeys;
 use crate::pipeline::keys;
@@ -163,6 +163,7 @@ struct DecidedEvent<'a> {
     amounts: EventAmounts,
     tokens: &'a [Option<TokenKeys>],
     score: f64,
+    learners: LearnerScores,
     action: Action,
 }
 
@@ -342,8 +343,10 @@ impl Engine {
             .pipeline(Some(&row.pipeline))
             .ok_or_else(|| FeedbackError::PipelineGone(row.pipeline.clone()))?;
         let keys = keys_of(pipeline, &row);
-        let reads_facts = !pipeline.classifiers.is_empty() || EventAmounts::are_counted(pipeline);
-        let (tokens, amounts) = match reads_facts {
+        let holds_models = !pipeline.models.is_empty() && JudgedScores::are_held(pipeline);
+        let reads_facts =
+            !pipeline.classifiers.is_empty() || holds_models || EventAmounts::are_counted(pipeline);
+        let (tokens, amounts, learners) = match reads_facts {
             false => Default::default(),
             true => {
                 let description = match description {
@@ -354,7 +357,11 @@ impl Engine {
                     tracing::warn!(%id, "feedback counts for the keys of a decision, and teaches no texts: {error}");
                 }
                 let fact = |slot| row.facts.get(description.slot(&pipeline.schema.column(slot).name)?);
-                (self.tokens_of_row(pipeline, &row, &description), EventAmounts::of(pipeline, fact))
+                (
+                    self.tokens_of_row(pipeline, &row, &description),
+                    EventAmounts::of(pipeline, fact),
+                    LearnerScores::of(pipeline, fact),
+                )
             }
         };
         let of = DecidedEvent {
@@ -364,6 +371,7 @@ impl Engine {
             amounts,
             tokens: &tokens,
             score: row.verdict.score,
+            learners,
             action: row.verdict.action,
         };
         self.feedback_about(of, said, now).await
@@ -377,11 +385,11 @@ impl Engine {
         now: Time,
     ) -> Result<FeedbackOutcome, FeedbackError> {
         let journal = self.journal.as_ref().ok_or(DecisionLookupError::NoJournal)?;
-        let DecidedEvent { id, pipeline, keys, amounts, tokens, score, action } = of;
+        let DecidedEvent { id, pipeline, keys, amounts, tokens, score, learners, action } = of;
         let name = format!("decision\0{id}");
         let subject = FeedbackSubject { pipeline, name, keys, amounts, tokens, held: None, time: now, now };
         let (outcome, reports) = self.vote(&subject, said).await?;
-        self.hold_score(&subject, said, &outcome, score);
+        self.hold_score(&subject, said, &outcome, score, &learners);
         self.count_judgement(pipeline, said, &outcome, action);
         for report in &reports {
             if let Some(Some(class)) = report.label() {
@@ -427,7 +435,10 @@ impl Engine {
             now: row.arrival,
         };
         let (outcome, _) = self.vote(&subject, said).await?;
-        score.inspect(|score| self.hold_score(&subject, said, &outcome, *score));
+        if let Some(score) = score {
+            let learners = LearnerScores::of(&row.pipeline, |slot| row.facts.get(slot));
+            self.hold_score(&subject, said, &outcome, score, &learners);
+        }
         Ok(outcome)
     }
 
@@ -452,19 +463,20 @@ impl Engine {
         }
     }
 
-    /// Keeps the score of an event that somebody judged who is believed whatever others say.
+    /// Keeps the score of an event that somebody judged who is believed whatever others say, and what learners said of it.
     fn hold_score(
         &self,
         subject: &FeedbackSubject<'_>,
         said: FeedbackInput<'_>,
         outcome: &FeedbackOutcome,
         score: f64,
+        learners: &LearnerScores,
     ) {
         if let Ok((_, class)) = find_class(subject.pipeline, said.class)
             && outcome.is_decisive()
         {
             let name = event_name(&self.secret, &subject.name);
-            self.judged.add(subject.pipeline, name, class, score);
+            self.judged.add(subject.pipeline, name, class, score, learners);
         }
     }
 

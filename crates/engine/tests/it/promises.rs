@@ -228,6 +228,62 @@ fn a_probability_goes_by_what_was_judged() {
     assert!((again.curve.slope - drawn.curve.slope).abs() < 0.1, "{again:?} {drawn:?}");
 }
 
+/// What health says of drift.
+fn drift(engine: &Engine) -> Option<String> {
+    engine.maintain(Some(NOW)).unwrap();
+    let conditions = engine.health().list().into_iter();
+    conditions.filter(|condition| condition.name == "drift").map(|drift| drift.detail).next()
+}
+
+/// A learner that no rule asks, beside points that tell the classes apart: its own curve is the one that fails.
+#[test]
+fn a_learner_that_is_right_no_more_is_named() {
+    let parent = tempfile::tempdir().unwrap();
+    let path = parent.path().join("data");
+    Directory::create(&path, &[]).unwrap();
+    let learner = r#"
+[[field]]
+name = "post.text"
+type = "string"
+[[classifier]]
+name = "learned"
+of = ["post.text"]
+runs = ["post.text"]
+"#;
+    let open = || {
+        let config =
+            Config::from_text("forum.toml", &format!("{CONFIGURATION}{learner}"), &Overrides::default());
+        let plan = Plan::compile(&config).unwrap_or_else(|problems| panic!("{problems}"));
+        Engine::open(&Directory::open(&path).unwrap(), plan).unwrap()
+    };
+    let engine = open();
+    let judge = |number: u32, text: &str, class: &str| {
+        let mut event = Event::default();
+        event.push("user.mail", "ann@example.org");
+        event.push("post.points", if class == "spam" { 900.0 } else { 100.0 });
+        event.push("post.text", format!("{text} {number}"));
+        say(&engine, &decide_at(&engine, event, NOW), class, None);
+    };
+    let (wanted, unwanted) = ("see you at the meeting tomorrow", "cheap pills shipped from the shop");
+    for number in 0..150 {
+        judge(number, wanted, "ham");
+        judge(number, unwanted, "spam");
+    }
+    let drifts = |engine: &Engine| engine.learner_drifts(&Arc::clone(&engine.plan().pipelines[0]));
+    assert_eq!(drift(&engine), None, "{:?}", drifts(&engine));
+    let counts = drifts(&engine).into_iter().find(|(fact, _)| fact == "learned.score").unwrap().1;
+    assert!(counts.judged > 200.0 && counts.brier().unwrap() < 0.05, "{counts:?}");
+    // The shop opens a forum: what it sells is wanted here now.
+    (0..60).for_each(|number| judge(1000 + number, unwanted, "ham"));
+    let told = drift(&engine).unwrap();
+    assert!(told.contains("where `learned.score` let expect") && told.contains("it has lost"), "{told}");
+    assert!(!told.contains("their probabilities"), "{told}");
+    let known = drifts(&engine);
+    engine.close().unwrap();
+    drop(engine);
+    assert_eq!(drifts(&open()), known, "a start knows it, too");
+}
+
 #[test]
 fn a_promise_that_is_broken_is_said() {
     let parent = tempfile::tempdir().unwrap();
@@ -236,15 +292,6 @@ fn a_promise_that_is_broken_is_said() {
     let engine = open(&path);
     let good = |points: f64| say(&engine, &post(&engine, points), "ham", None);
     (0..400).for_each(|number| good(f64::from(number % 100) / 10.0 + 1.0));
-    let drift = |engine: &Engine| {
-        engine.maintain(Some(NOW)).unwrap();
-        engine
-            .health()
-            .list()
-            .into_iter()
-            .find(|condition| condition.name == "drift")
-            .map(|drift| drift.detail)
-    };
     assert_eq!(drift(&engine), None);
     // Good events that score higher each time than all before them.
     (0..40).for_each(|number| good(f64::from(20 + number)));

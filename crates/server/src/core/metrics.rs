@@ -84,6 +84,13 @@ struct BandLabel {
     action: String,
 }
 
+/// A learner of a pipeline, by the fact in which it says how bad an event is.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct LearnerLabel {
+    pipeline: String,
+    fact: String,
+}
+
 /// A linear model that nodes share.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ModelLabel {
@@ -486,6 +493,40 @@ impl EngineCollector {
         Ok(())
     }
 
+    /// Whether what each learner says still comes true.
+    fn encode_learner_drifts(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        type GaugeFamily = Family<LearnerLabel, Gauge<f64, AtomicU64>>;
+        let [bad, expected, squared]: [GaugeFamily; 3] = Default::default();
+        for pipeline in &self.engine.plan().pipelines {
+            for (fact, drift) in self.engine.learner_drifts(pipeline) {
+                let label = LearnerLabel { pipeline: pipeline.name.clone(), fact };
+                if let Some(brier) = drift.brier() {
+                    bad.get_or_create(&label).set(drift.bad / drift.judged);
+                    expected.get_or_create(&label).set(drift.expected / drift.judged);
+                    squared.get_or_create(&label).set(brier);
+                }
+            }
+        }
+        let gauges = [
+            (
+                "bad_ratio",
+                "Share of the latest judged events of which the learner said something that were bad",
+                bad,
+            ),
+            ("expected_ratio", "Share of bad events that what the learner says predicts", expected),
+            (
+                "brier",
+                "Mean squared error of the probabilities that what the learner says stands for",
+                squared,
+            ),
+        ];
+        for (name, help, family) in gauges {
+            let name = format!("tollhouse_learner_{name}");
+            family.encode(encoder.encode_descriptor(&name, help, None, family.metric_type())?)?;
+        }
+        Ok(())
+    }
+
     /// The curves from scores to probabilities that were drawn through judged events.
     fn encode_calibrations(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         type GaugeFamily = Family<PipelineLabel, Gauge<f64, AtomicU64>>;
@@ -618,6 +659,7 @@ impl Collector for EngineCollector {
         self.encode_models(&mut encoder)?;
         self.encode_reviews(&mut encoder)?;
         self.encode_calibrations(&mut encoder)?;
+        self.encode_learner_drifts(&mut encoder)?;
         self.encode_sinks(&mut encoder)?;
         let conditions = Family::<ConditionLabel, Gauge>::default();
         for condition in self.engine.health().list() {
