@@ -56,12 +56,12 @@ struct CalibratedScores {
 /// The scores that were judged in one pipeline.
 #[derive(Clone, Debug, Default)]
 struct PipelineScores {
-    /// Those of verdicts.
+    /// The scores of verdicts.
     verdicts: CalibratedScores,
     /// Events of each class that were judged in all.
     judged: [u64; 2],
     promises: BTreeMap<String, PromiseDrift>,
-    /// Those of learners, by the names of their facts.
+    /// The scores of learners, by the names of their facts.
     learners: BTreeMap<String, CalibratedScores>,
 }
 
@@ -89,7 +89,7 @@ struct StoredCalibration {
     calibration: CalibrationDrift,
 }
 
-/// What the learners of a pipeline said of an event, by the names of their facts.
+/// The scores that the learners of a pipeline gave an event, by the names of their facts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LearnerScores(BTreeMap<String, f64>);
 
