@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 /// Addresses that begin with the same bits. Those of IPv4 are taken as they are mapped into IPv6.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AddressRange {
     pub(super) bits: u128,
     pub(super) length: u8,

@@ -14,7 +14,7 @@ use super::address_range::AddressRange;
 use super::entry::{Ban, LabelSource, is_same_label};
 use super::log::{BanLogEntry, BanLogLine, read_line};
 use super::sharing::{BanSharing, LiftedBan, PAGE};
-use super::target::{BanTarget, listed};
+use super::target::{BanTarget, TargetIndex, listed};
 
 /// Most keys at once, some 200 bytes each. Beyond it the one whose label ends first makes room.
 pub(crate) const KEYS_MAX: usize = 6_000_000;
@@ -29,7 +29,7 @@ pub(super) const SOURCES: usize = 10_000;
 pub(super) struct BanTable {
     /// The bans by the number of their last change.
     pub(super) held: BTreeMap<u64, Ban>,
-    pub(super) places: BTreeSet<(BanTarget, u64)>,
+    pub(super) targets: TargetIndex,
     /// The number of ranges of each length of prefix.
     pub(super) lengths: BTreeMap<u8, usize>,
     /// The bans by their end.
@@ -157,21 +157,21 @@ impl BanTable {
         self.lengths.keys().any(|length| *length < AddressRange::WHOLE)
     }
 
-    pub(super) fn at(&self, place: BanTarget) -> impl Iterator<Item = (u64, &Ban)> {
-        let all = self.places.range((place.clone(), 0)..=(place, u64::MAX));
-        all.filter_map(|(_, number)| Some((*number, self.held.get(number)?)))
+    pub(super) fn at(&self, target: &BanTarget) -> impl Iterator<Item = (u64, &Ban)> + use<'_> {
+        let all = self.targets.numbers(target).iter();
+        all.filter_map(|number| Some((*number, self.held.get(number)?)))
     }
 
     /// Returns the bans on a value, in whatever form an address or a network is written.
     pub(super) fn of_value(&self, value: &str) -> impl Iterator<Item = (u64, &Ban)> {
-        self.at(BanTarget::of(value))
+        self.at(&BanTarget::of(value))
     }
 
     /// Returns the entries of the networks that some addresses are in, whose prefix is no longer than so much.
     pub(super) fn around(&self, addresses: AddressRange, length: u8) -> impl Iterator<Item = &Ban> {
         let lengths = self.lengths.range(..=length).map(|(length, _)| *length);
         lengths
-            .flat_map(move |length| self.at(BanTarget::Addresses(addresses.cut(length))))
+            .flat_map(move |length| self.at(&BanTarget::Addresses(addresses.cut(length))))
             .map(|(_, ban)| ban)
     }
 
@@ -195,11 +195,11 @@ impl BanTable {
             self.crowded_out += 1;
         }
         self.last += 1;
-        let place = BanTarget::of(&ban.value);
-        if let BanTarget::Addresses(range) = place {
+        let target = BanTarget::of(&ban.value);
+        if let BanTarget::Addresses(range) = target {
             *self.lengths.entry(range.length).or_default() += 1;
         }
-        self.places.insert((place, self.last));
+        self.targets.add(target, self.last);
         self.ends.insert((ban.until, self.last));
         self.held.insert(self.last, ban);
     }
@@ -207,8 +207,8 @@ impl BanTable {
     /// Takes an entry out without a word.
     pub(super) fn forget(&mut self, number: u64) -> Option<Ban> {
         let ban = self.held.remove(&number)?;
-        let place = BanTarget::of(&ban.value);
-        if let BanTarget::Addresses(range) = place
+        let target = BanTarget::of(&ban.value);
+        if let BanTarget::Addresses(range) = target
             && let Some(count) = self.lengths.get_mut(&range.length)
         {
             *count -= 1;
@@ -216,7 +216,7 @@ impl BanTable {
                 self.lengths.remove(&range.length);
             }
         }
-        self.places.remove(&(place, number));
+        self.targets.remove(&target, number);
         self.ends.remove(&(ban.until, number));
         if let Some(sharing) = &mut self.sharing {
             sharing.unshared.remove(&number);
