@@ -16,7 +16,7 @@ use super::log::{BanLogEntry, BanLogLine, read_line};
 use super::sharing::{BanSharing, LiftedBan, PAGE};
 use super::target::{BanTarget, TargetIndex, listed};
 
-/// Most keys at once, some 200 bytes each. Beyond it the one whose label ends first makes room.
+/// Most keys at once, some 420 bytes each. Beyond it the one whose label ends first makes room.
 pub(crate) const KEYS_MAX: usize = 6_000_000;
 
 /// Most removals that are remembered.
