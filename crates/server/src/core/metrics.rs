@@ -493,7 +493,7 @@ impl EngineCollector {
         Ok(())
     }
 
-    /// Whether what each learner says still comes true.
+    /// The share of bad events among those of which each learner said something, beside the share that it predicted.
     fn encode_learner_drifts(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         type GaugeFamily = Family<LearnerLabel, Gauge<f64, AtomicU64>>;
         let [bad, expected, squared]: [GaugeFamily; 3] = Default::default();
