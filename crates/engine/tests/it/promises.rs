@@ -264,24 +264,35 @@ runs = ["post.text"]
         event.push("post.text", format!("{text} {number}"));
         say(&engine, &decide_at(&engine, event, NOW), class, None);
     };
-    let (wanted, unwanted) = ("see you at the meeting tomorrow", "cheap pills shipped from the shop");
+    let wanted = "see you at the meeting tomorrow";
+    let unwanted = [
+        "cheap pills shipped from the shop",
+        "win a bonus in our casino tonight",
+        "your parcel waits, confirm the fee",
+        "hot singles near you want to chat",
+        "double your coins within a week",
+    ];
+    let of = |number: u32| unwanted[number as usize % unwanted.len()];
     for number in 0..150 {
         judge(number, wanted, "ham");
-        judge(number, unwanted, "spam");
+        judge(number, of(number), "spam");
     }
     let drifts = |engine: &Engine| engine.learner_drifts(&Arc::clone(&engine.plan().pipelines[0]));
     assert_eq!(drift(&engine), None, "{:?}", drifts(&engine));
     let counts = drifts(&engine).into_iter().find(|(fact, _)| fact == "learned.score").unwrap().1;
     assert!(counts.judged > 200.0 && counts.brier().unwrap() < 0.05, "{counts:?}");
-    // The shop opens a forum: what it sells is wanted here now.
-    (0..60).for_each(|number| judge(1000 + number, unwanted, "ham"));
+    // Those who sent all that open a forum of their own here: now it is wanted.
+    (0..60).for_each(|number| judge(1000 + number, of(number), "ham"));
     let told = drift(&engine).unwrap();
     assert!(told.contains("where `learned.") && told.contains("it has lost its calibration"), "{told}");
     assert!(!told.contains("their probabilities"), "{told}");
-    let known = drifts(&engine);
+    let counts = |engine: &Engine| -> Vec<(String, f64, f64)> {
+        drifts(engine).into_iter().map(|(fact, drift)| (fact, drift.judged, drift.bad)).collect()
+    };
+    let known = counts(&engine);
     engine.close().unwrap();
     drop(engine);
-    assert_eq!(drifts(&open()), known, "a start knows it, too");
+    assert_eq!(counts(&open()), known, "a start knows it, too");
 }
 
 #[test]
