@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use disk::Blob;
 use futures_util::{StreamExt, TryStreamExt};
+use journal::{JournalError, SegmentError};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
@@ -72,13 +73,28 @@ pub enum ObjectError {
     },
     /// The journal.
     #[error(transparent)]
-    Journal(#[from] journal::JournalError),
+    Journal(JournalError),
     /// The work was stopped.
     #[error("stopped")]
     Stopped,
     /// The work has taken longer than it may.
     #[error("{0} does not answer in time")]
     Late(String),
+}
+
+/// An error of a journal that reads a bucket. Where the bucket failed, its own error is what a caller asks for.
+impl From<JournalError> for ObjectError {
+    fn from(error: JournalError) -> ObjectError {
+        let (at, error) = match error {
+            JournalError::Io { path, error } => (path, error),
+            JournalError::Segment { path, error: SegmentError::Io(error) } => (path, error),
+            other => return ObjectError::Journal(other),
+        };
+        match error.downcast::<ObjectError>() {
+            Ok(own) => own,
+            Err(error) => ObjectError::Journal(JournalError::Io { path: at, error }),
+        }
+    }
 }
 
 /// A place in object storage. Cheap to clone.
@@ -189,6 +205,8 @@ impl ObjectBucket {
         let Some(runtime) = &self.runtime.0 else { return Err(ObjectError::Stopped) };
         match self.deadline {
             None => runtime.block_on(call),
+            // A call that would be answered at once could be in time or not.
+            Some(deadline) if deadline <= Instant::now() => Err(ObjectError::Late(self.url.to_string())),
             Some(deadline) => runtime
                 .block_on(async { tokio::time::timeout_at(deadline.into(), call).await })
                 .unwrap_or_else(|_| Err(ObjectError::Late(self.url.to_string()))),
