@@ -122,9 +122,10 @@ impl StoreMemory {
     pub(crate) fn new(bytes: usize, is_durable: bool) -> StoreMemory {
         // A shard has some hundred pages of cells, each at most an eighth of a huge one: few, so that the lists of them stay
         // in the processor's caches. They, and pages of tables, are so small that those which are not full do not count.
-        let bits = |parts: u32| (bytes >> parts).checked_ilog2().unwrap_or(0).saturating_sub(3);
-        let cells = Arena::new(bytes, bits(13).clamp(6, 15));
-        let index = Arena::cut(&cells, bits(15).clamp(6, 14));
+        let bits = |bytes: usize| bytes.checked_ilog2().unwrap_or(0).saturating_sub(3);
+        let cells = Arena::new(bytes, bits(bytes >> 13).clamp(6, 15));
+        // The nearest power of two, as a table begins with a page and moves all it has for a second one.
+        let index = Arena::cut(&cells, bits((bytes >> 15) / 2 * 3).clamp(6, 14));
         let bytes = bytes - (bytes / 8).min(StoreMemory::BUFFERS_MAX);
         let max = if is_durable { (bytes / 4 * 3).max(StoreMemory::INDEX_MIN) } else { usize::MAX };
         StoreMemory { cells, index, budget: Arc::new(IndexBudget::new(max)), bytes }

@@ -100,7 +100,7 @@ impl CellHead {
 
     /// The words that it needs by now.
     #[inline]
-    fn fit(&self) -> usize {
+    pub(crate) fn fit(&self) -> usize {
         let short = self.at < LONG_WORDS
             && !self.dense
             && self.count <= SHORT_COUNT_MAX

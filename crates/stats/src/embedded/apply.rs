@@ -445,20 +445,24 @@ impl ShardCells<'_, '_> {
         change(planned, &mut self.keys.change(at, hash));
     }
 
-    /// All of it for a key of an aggregate whose cell is there and keeps its size; false if it is otherwise, and nothing was done.
+    /// All of it for a key whose cell is there and keeps its size, see [`CellPlan::observe_in_place`](crate::CellPlan); false if
+    /// it is otherwise, and nothing was done.
     #[inline(always)]
-    fn observe_aggregate(
+    fn observe_in_place(
         &mut self,
         place: &TouchedKey,
         planned: &CompiledStatistic,
         time: Time,
-        value: Option<i64>,
+        add: &Addition,
         brief: &mut PackedReading,
     ) -> bool {
+        if place.found.is_none() {
+            return false;
+        }
         let Some(at) = self.keys.again(place.hash, place.found) else { return false };
         let (horizon, out) = (self.horizon, self.values.next(planned));
         let observed = self.keys.update(at, place.hash, planned.number, |words| {
-            planned.plan.observe_in_place(words, time, value, |last| planned.is_gone(last, horizon), out)
+            planned.plan.observe_in_place(words, time, add, |last| planned.is_gone(last, horizon), out)
         });
         let Some((first, last)) = observed else { return false };
         self.values.take(planned, brief);
@@ -478,10 +482,7 @@ impl ShardCells<'_, '_> {
         let catalog = self.catalog;
         let planned = &catalog.plans[usize::from(place.plan)];
         brief.columns = planned.columns;
-        if let Addition::Value(value) = add
-            && adds
-            && self.observe_aggregate(place, planned, *time, *value, brief)
-        {
+        if adds && self.observe_in_place(place, planned, *time, add, brief) {
             return;
         }
         let found = self.find(place.hash, place.found, planned, 0, |cell, values| {

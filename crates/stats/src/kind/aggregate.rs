@@ -630,7 +630,7 @@ impl AggregatePlan {
 
     /// See [`CellPlan::observe_in_place`].
     #[inline(always)]
-    fn observe_in_place(
+    pub(super) fn observe_in_place(
         &self,
         words: &mut [u64],
         time: Time,
@@ -817,24 +817,6 @@ impl CellPlan {
     #[inline]
     pub fn add_value(&self, room: &mut impl CellBuffer, time: Time, value: Option<i64>) {
         self.apply(room, &StatisticChange::Value { time, value, sightings: 0 });
-    }
-
-    /// [`CellPlan::read`], then [`CellPlan::add_value`], of an aggregate's cell that has seen something and needs no more
-    /// words than there are. Answers the first and the last event before. `None` if it is otherwise, or `is_gone` says so
-    /// of the last event: then nothing is changed.
-    #[inline(always)]
-    pub(crate) fn observe_in_place(
-        &self,
-        words: &mut [u64],
-        time: Time,
-        value: Option<i64>,
-        is_gone: impl FnOnce(Time) -> bool,
-        out: &mut [u64],
-    ) -> Option<(Time, Time)> {
-        match &self.0 {
-            CellPlanKind::Aggregate(plan) => plan.observe_in_place(words, time, value, is_gone, out),
-            _ => None,
-        }
     }
 }
 

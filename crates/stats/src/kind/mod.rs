@@ -612,6 +612,29 @@ impl CellPlan {
         measure.without_windows().compile(&trails?)
     }
 
+    /// [`CellPlan::read`], then what an addition comes to, of a cell that has seen something and needs no other words than there
+    /// are. Answers the first and the last event before. `None` if it is otherwise, or `is_gone` says so of the last event:
+    /// then nothing is changed. Most additions to keys that are seen often are of this kind: their cell is looked at once.
+    #[inline(always)]
+    pub(crate) fn observe_in_place(
+        &self,
+        words: &mut [u64],
+        time: Time,
+        add: &Addition,
+        is_gone: impl FnOnce(Time) -> bool,
+        out: &mut [u64],
+    ) -> Option<(Time, Time)> {
+        match (&self.0, add) {
+            (CellPlanKind::Aggregate(plan), Addition::Value(value)) => {
+                plan.observe_in_place(words, time, *value, is_gone, out)
+            }
+            (CellPlanKind::Windows(plan), Addition::Counters(amounts)) => {
+                plan.observe_in_place(words, time, amounts, is_gone, out)
+            }
+            _ => None,
+        }
+    }
+
     /// The first event.
     #[inline]
     pub fn first(&self, words: &[u64]) -> Option<Time> {

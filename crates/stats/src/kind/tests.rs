@@ -340,8 +340,96 @@ proptest! {
     }
 }
 
+/// The addition that an event is to cells that additions may be made to in place.
+fn addition(measure: &Measure, event: &SeenEvent) -> Addition {
+    match measure {
+        Measure::Windows(layout) => {
+            let counters = layout.counters().len();
+            let amounts = event.amounts.iter().filter(|(counter, _)| usize::from(*counter) < counters);
+            Addition::Counters(amounts.copied().collect())
+        }
+        Measure::Aggregate(_) => Addition::Value(event.value),
+        _ => Addition::Nothing,
+    }
+}
+
+/// Adds in place if that is possible, otherwise as ever. Returns whether it was possible.
+///
+/// # Panics
+/// If the two differ in a word or a value of the reading.
+fn observe(plan: &CellPlan, words: &mut Vec<u64>, time: Time, add: &Addition) -> bool {
+    let (before, mut out) = (words.clone(), vec![7; plan.reading()]);
+    assert_eq!(plan.observe_in_place(words, time, add, |_| true, &mut out), None);
+    assert_eq!(*words, before);
+    let is_gone = |last| {
+        assert_eq!(Some(last), plan.last(&before));
+        false
+    };
+    let times = plan.observe_in_place(words, time, add, is_gone, &mut out);
+    let values = reading(plan, &before, time.0);
+    let mut expected = before.clone();
+    let last = plan.last(&before);
+    let context = ObservationContext { time, last, values: &values, origin: Origin::Event, sightings: 0 };
+    plan.apply(&mut expected, &plan.change(add, &context));
+    match times {
+        Some(_) => assert_eq!((times, out, &*words), (plan.times(&before), values, &expected)),
+        None => {
+            assert_eq!(*words, before);
+            *words = expected;
+        }
+    }
+    times.is_some()
+}
+
+/// What is in place: whatever has a place already, in sparse cells of each size and in dense ones.
+#[test]
+fn additions_in_place_need_no_other_words() {
+    let plan = CellPlan::new(&windowed(3, &[tier(10, 40), tier(100, 14)], &[10, 400, 1400])).unwrap();
+    let mut words = Vec::new();
+    let mut add = |time, amounts: &[(u8, u64)]| {
+        observe(&plan, &mut words, Time(time), &Addition::Counters(amounts.iter().copied().collect()))
+    };
+    // The first event, one that has other times, and one that finds its place.
+    assert!(![add(1, &[(0, 1)]), add(2, &[(0, 1)])].contains(&true));
+    assert!(add(3, &[(0, 1)]) && add(2, &[(0, 5)]) && add(9, &[]));
+    // Another counter, and then both.
+    assert!(!add(4, &[(1, 1)]));
+    assert!(add(4, &[(1, 1), (0, 1), (1, 3)]));
+    // More than there is room for, and then twice as much, in entries of 8 and of 16 bytes.
+    for size in [1 << 40, 1 << 62] {
+        assert!(!add(5, &[(1, size)]));
+        assert!(add(5, &[(1, size)]));
+    }
+    assert!(!add(5, &[(1, u64::MAX)]), "what is full stays full");
+    // Another bucket, and one that came before it.
+    assert!(!add(11, &[(0, 1)]));
+    assert!(add(7, &[(0, 1)]) && add(12, &[(0, 1)]));
+    let is_there: Vec<bool> =
+        (0..400).flat_map(|time| [add(time, &[(2, 1)]), add(time, &[(2, 1)])]).collect();
+    // Each bucket once, and where the cell becomes dense.
+    assert!((760..=761).contains(&is_there.iter().filter(|it| **it).count()), "{is_there:?}");
+    let is_dense = |words: &[u64]| words[0] & 3 == 3;
+    assert!(add(399, &[(2, 1)]) && !add(399, &[(2, 1000)]) && add(399, &[(2, 1000)]));
+    // A column is as wide as its greatest number.
+    assert!(add(99, &[(1, 1), (2, 1)]) && !add(500, &[(2, 1)]));
+    assert!(is_dense(&words));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn additions_in_place_are_what_they_are_elsewhere(events in events(), spare in 0usize..4) {
+        for measure in measures() {
+            let plan = CellPlan::new(&measure).unwrap();
+            let mut words = vec![0; spare];
+            for event in &events {
+                let is_in_place = observe(&plan, &mut words, Time(event.time), &addition(&measure, event));
+                prop_assert!(!is_in_place || matches!(measure, Measure::Windows(_) | Measure::Aggregate(_)));
+                prop_assert!(plan.check(&words));
+            }
+        }
+    }
 
     #[test]
     fn a_cell_is_what_its_events_say(events in events(), nows in proptest::collection::vec(prop_oneof![3 => -100i64..600, 1 => any::<i64>()], 4)) {

@@ -750,6 +750,113 @@ impl WindowsPlan {
         taken.any(|ring| columns.next(&ring.words).1 != 0)
     }
 
+    /// Fills windows by counters, and series.
+    #[inline]
+    fn fill(&self, words: &[u64], head: &CellHead, now: Time, out: &mut [u64]) {
+        out.fill(0);
+        let out = if self.series.is_empty() {
+            out
+        } else {
+            let (sums, series) = out.split_at_mut(out.len().min(self.windows.len() * self.shown));
+            self.read_series(words, head, now, series);
+            sums
+        };
+        let moment = self.moment(head.last, now.0);
+        if head.lane == SINGLE {
+            let mut at = 0;
+            for window in &self.windows {
+                if let Some(sum) = out.get_mut(at) {
+                    *sum = u64::from(self.reaches(window, &moment)[0].holds(0));
+                }
+                at += self.shown;
+            }
+            return;
+        }
+        let newest = [
+            self.fine.slot(moment.newest[0]),
+            self.coarse.as_ref().map_or(0, |ring| ring.slot(moment.newest[1])),
+        ];
+        // Few at a time, so that their reaches stay near.
+        let mut out = out;
+        for windows in self.windows.chunks(FEW) {
+            let mut reaches = [[BucketRange::default(); 2]; FEW];
+            for (reaches, window) in reaches.iter_mut().zip(windows) {
+                *reaches = self.reaches(window, &moment);
+            }
+            let reaches = &reaches[..windows.len()];
+            let taken = if head.dense {
+                self.read_dense(words, newest, reaches, out)
+            } else {
+                self.read_sparse(words, head, newest, reaches, out)
+            };
+            if taken {
+                self.take_back(words, head, newest, reaches, out);
+            }
+            out = out.get_mut(windows.len() * self.shown..).unwrap_or_default();
+        }
+    }
+
+    /// See [`CellPlan::observe_in_place`]: the times stay in the buckets they are in, and all amounts go where there are some.
+    #[inline]
+    pub(super) fn observe_in_place(
+        &self,
+        words: &mut [u64],
+        time: Time,
+        amounts: &CounterAmounts,
+        is_gone: impl FnOnce(Time) -> bool,
+        out: &mut [u64],
+    ) -> Option<(Time, Time)> {
+        let head = CellHead::read(words)?;
+        let (newest, bucket) = (self.fine.width.floor(head.last), self.bucket(time));
+        let is_near = bucket <= newest && newest.saturating_sub(bucket) < self.fine.len();
+        let seen = CellHead { first: head.first.min(time.0), last: head.last.max(time.0), ..head };
+        if head.lane == SINGLE || !is_near || seen.fit() != head.at || is_gone(Time(head.last)) {
+            return None;
+        }
+        let slot = self.fine.slot(bucket);
+        // Several may be of one counter.
+        let most = amounts.iter().try_fold(0u64, |sum, (_, amount)| sum.checked_add(amount))?;
+        let mut added = [(0, 0); FEW];
+        let mut count = 0;
+        for (counter, amount) in amounts.iter() {
+            *added.get_mut(count)? =
+                self.word_of(words, &head, (slot, usize::from(counter)), amount, most)?;
+            count += 1;
+        }
+        self.fill(words, &head, time, out);
+        added[..count].iter().for_each(|(at, more)| words[*at] += more);
+        seen.write(words);
+        Some((Time(head.first), Time(head.last)))
+    }
+
+    /// Where a counter has something in a fine slot, and room for `most` more: the word, and what an amount adds to it.
+    #[inline]
+    fn word_of(
+        &self,
+        words: &[u64],
+        head: &CellHead,
+        (slot, counter): (i64, usize),
+        amount: u64,
+        most: u64,
+    ) -> Option<(usize, u64)> {
+        if head.dense {
+            let (at, code) = self.column(words, counter * self.tiers());
+            let (word, shift) = lanes::word_of(code, slot as usize)?;
+            let sum = lanes::get(words.get(at..)?, code, slot as usize).checked_add(most)?;
+            let is_there = counter < self.counters && at + word < words.len();
+            return (is_there && lanes::code(sum) <= code).then_some((at + word, amount << shift));
+        }
+        let entries = words.get(head.at..)?;
+        let at = self.find(entries, head, self.place(slot, counter))?;
+        let sum = self.get(entries, head.lane, at).1.checked_add(most)?;
+        let (word, shift) = match head.lane {
+            0 => (at / 2, at as u32 % 2 * 32 + self.place_bits),
+            1 => (at, self.place_bits),
+            _ => (2 * at + 1, 0),
+        };
+        self.fits(head.lane, sum).then_some((head.at + word, amount << shift))
+    }
+
     #[inline]
     fn moment(&self, last: i64, now: i64) -> WindowMoment {
         // Distances beyond this reach no bucket, and can be added to without care.
@@ -1407,50 +1514,11 @@ impl CellOperations for WindowsPlan {
         self.windows.len() * self.shown + self.series.len() * BucketSeries::WORDS
     }
 
-    /// Fills windows by counters, and series.
     #[inline]
     fn read(&self, words: &[u64], now: Time, out: &mut [u64]) {
-        out.fill(0);
-        let Some(head) = CellHead::read(words) else { return };
-        let out = if self.series.is_empty() {
-            out
-        } else {
-            let (sums, series) = out.split_at_mut(out.len().min(self.windows.len() * self.shown));
-            self.read_series(words, &head, now, series);
-            sums
-        };
-        let moment = self.moment(head.last, now.0);
-        if head.lane == SINGLE {
-            let mut at = 0;
-            for window in &self.windows {
-                if let Some(sum) = out.get_mut(at) {
-                    *sum = u64::from(self.reaches(window, &moment)[0].holds(0));
-                }
-                at += self.shown;
-            }
-            return;
-        }
-        let newest = [
-            self.fine.slot(moment.newest[0]),
-            self.coarse.as_ref().map_or(0, |ring| ring.slot(moment.newest[1])),
-        ];
-        // Few at a time, so that their reaches stay near.
-        let mut out = out;
-        for windows in self.windows.chunks(FEW) {
-            let mut reaches = [[BucketRange::default(); 2]; FEW];
-            for (reaches, window) in reaches.iter_mut().zip(windows) {
-                *reaches = self.reaches(window, &moment);
-            }
-            let reaches = &reaches[..windows.len()];
-            let taken = if head.dense {
-                self.read_dense(words, newest, reaches, out)
-            } else {
-                self.read_sparse(words, &head, newest, reaches, out)
-            };
-            if taken {
-                self.take_back(words, &head, newest, reaches, out);
-            }
-            out = out.get_mut(windows.len() * self.shown..).unwrap_or_default();
+        match CellHead::read(words) {
+            Some(head) => self.fill(words, &head, now, out),
+            None => out.fill(0),
         }
     }
 
