@@ -457,7 +457,7 @@ fn fold(expr: IntExpr) -> IntExpr {
         IntExpr::Whole(float) => matches!(**float, FloatExpr::Const(_)),
         _ => false,
     };
-    match expr.eval(EvalEnv::empty()) {
+    match expr.eval(&EvalEnv::empty()) {
         Some(integer) if constant => IntExpr::Const(integer),
         _ => expr,
     }
@@ -474,7 +474,7 @@ fn fold_float(expr: FloatExpr) -> FloatExpr {
         }
         _ => false,
     };
-    match expr.eval(EvalEnv::empty()) {
+    match expr.eval(&EvalEnv::empty()) {
         Some(float) if constant => FloatExpr::Const(float),
         _ => expr,
     }
@@ -946,7 +946,7 @@ impl<'a> Checker<'a> {
         };
         let learn = |truth_of| KnownConstraints::default().learn(&self.base, &truth, truth_of).is_ok();
         let always = match (constant, same) {
-            (true, _) => truth.eval(EvalEnv::empty()),
+            (true, _) => truth.eval(&EvalEnv::empty()),
             (_, true) => Some(matches!(
                 compare,
                 CompareOperator::Equal | CompareOperator::LessOrEqual | CompareOperator::GreaterOrEqual

@@ -60,7 +60,7 @@ impl ScoreShare {
     }
 
     /// Between 0 and 1; 0 where it depends on something missing.
-    pub(crate) fn evaluate_in(&self, env: EvalEnv<'_>) -> f64 {
+    pub(crate) fn evaluate_in(&self, env: &EvalEnv<'_>) -> f64 {
         // What is evaluated is always finite.
         self.root.eval(env).map_or(0.0, |share| share.clamp(0.0, 1.0))
     }
@@ -98,23 +98,23 @@ impl Condition {
     }
 
     /// Evaluates the condition within a set.
-    pub(crate) fn evaluate_in(&self, env: EvalEnv<'_>) -> Option<bool> {
+    pub(crate) fn evaluate_in(&self, env: &EvalEnv<'_>) -> Option<bool> {
         self.root.eval(env)
     }
 
     /// Returns whether the condition is true within a set. Costs less than to tell what is false from what is missing.
-    pub(crate) fn fires_in(&self, env: EvalEnv<'_>) -> bool {
+    pub(crate) fn fires_in(&self, env: &EvalEnv<'_>) -> bool {
         self.root.is(env, true)
     }
 
     /// The fewest parts that would have to be otherwise for it to be true.
-    pub(crate) fn changes(&self, env: EvalEnv<'_>) -> Vec<OutlinePart<'_>> {
+    pub(crate) fn changes(&self, env: &EvalEnv<'_>) -> Vec<OutlinePart<'_>> {
         self.outline.changes(&self.root, env, true)
     }
 
     /// The fewest parts that would have to be otherwise for it to be true of the row. None where it is true.
     pub fn unmet(&self, row: &Facts) -> Vec<UnmetPart> {
-        self.changes(EvalEnv::of(row)).into_iter().map(UnmetPart::from).collect()
+        self.changes(&EvalEnv::of(row)).into_iter().map(UnmetPart::from).collect()
     }
 
     /// Returns the references to its set, and where they are in its source.
@@ -129,12 +129,12 @@ impl Condition {
 
     /// Returns whether the condition is true of the row. Neither false nor missing fires.
     pub fn fires(&self, row: &Facts) -> bool {
-        self.fires_in(EvalEnv::of(row))
+        self.fires_in(&EvalEnv::of(row))
     }
 
     /// True, false, or `None` where it depends on something missing.
     pub fn evaluate(&self, row: &Facts) -> Option<bool> {
-        self.root.eval(EvalEnv::of(row))
+        self.root.eval(&EvalEnv::of(row))
     }
 
     /// The columns that it reads, each once, in the order in which the source names them.

@@ -72,12 +72,12 @@ impl<'a> EvalEnv<'a> {
     }
 
     #[inline]
-    fn get(self, slot: Slot) -> Option<&'a Value> {
+    fn get(&self, slot: Slot) -> Option<&'a Value> {
         self.values.get(usize::from(slot.0))?.as_ref()
     }
 
     #[inline]
-    fn integer(self, slot: Slot) -> Option<i64> {
+    fn integer(&self, slot: Slot) -> Option<i64> {
         match self.get(slot) {
             Some(Value::Integer(integer)) => Some(*integer),
             _ => None,
@@ -85,7 +85,7 @@ impl<'a> EvalEnv<'a> {
     }
 
     #[inline]
-    fn float(self, slot: Slot) -> Option<f64> {
+    fn float(&self, slot: Slot) -> Option<f64> {
         match self.get(slot) {
             Some(Value::Float(float)) => finite(*float),
             _ => None,
@@ -317,7 +317,7 @@ pub(crate) enum BoolExpr {
 }
 
 impl IntExpr {
-    pub(crate) fn eval(&self, env: EvalEnv<'_>) -> Option<i64> {
+    pub(crate) fn eval(&self, env: &EvalEnv<'_>) -> Option<i64> {
         match self {
             IntExpr::Const(integer) => Some(*integer),
             IntExpr::Fact(slot) => env.integer(*slot),
@@ -332,6 +332,29 @@ impl IntExpr {
                 (_, 0) => None,
                 (left, right) => Some(left.wrapping_rem(right)),
             },
+            IntExpr::Seconds(micros) => Some(micros.eval(env)?.div_euclid(1_000_000)),
+            // A float beyond the integers saturates.
+            IntExpr::Whole(float) => Some(float.eval(env)? as i64),
+            IntExpr::If(branches) => {
+                if branches.0.eval(env)? {
+                    branches.1.eval(env)
+                } else {
+                    branches.2.eval(env)
+                }
+            }
+            IntExpr::Default(sides) => sides.0.eval(env).or_else(|| sides.1.eval(env)),
+            IntExpr::Chars(_)
+            | IntExpr::Bytes(_)
+            | IntExpr::Items(_)
+            | IntExpr::Parsed(_)
+            | IntExpr::Clock(_) => self.measured(env),
+        }
+    }
+
+    /// [`IntExpr::eval`] of what is read off something else. It needs room on the stack that the others do without.
+    #[inline(never)]
+    fn measured(&self, env: &EvalEnv<'_>) -> Option<i64> {
+        match self {
             IntExpr::Chars(text) => i64::try_from(text.eval(env)?.chars().count()).ok(),
             IntExpr::Bytes(slot) => match env.get(*slot)? {
                 Value::Bytes(bytes) => i64::try_from(bytes.len()).ok(),
@@ -346,39 +369,24 @@ impl IntExpr {
                 Some(count)
             }
             IntExpr::Parsed(text) => text.eval(env)?.trim().parse().ok(),
-            IntExpr::Seconds(micros) => Some(micros.eval(env)?.div_euclid(1_000_000)),
-            // A float beyond the integers saturates.
-            IntExpr::Whole(float) => Some(float.eval(env)? as i64),
             IntExpr::Clock(of) => of.1.at(of.0.eval(env)?),
-            IntExpr::If(branches) => {
-                if branches.0.eval(env)? {
-                    branches.1.eval(env)
-                } else {
-                    branches.2.eval(env)
-                }
-            }
-            IntExpr::Default(sides) => sides.0.eval(env).or_else(|| sides.1.eval(env)),
+            number => number.eval(env),
         }
     }
 }
 
 impl FloatExpr {
-    pub(crate) fn eval(&self, env: EvalEnv<'_>) -> Option<f64> {
+    pub(crate) fn eval(&self, env: &EvalEnv<'_>) -> Option<f64> {
         match self {
             FloatExpr::Const(float) => Some(*float),
             FloatExpr::Fact(slot) => env.float(*slot),
             FloatExpr::Integer(slot) => env.integer(*slot).map(|integer| integer as f64),
             FloatExpr::Promoted(integer) => Some(integer.eval(env)? as f64),
-            FloatExpr::Parsed(text) => finite(text.eval(env)?.trim().parse().ok()?),
             FloatExpr::Seconds(micros) => Some(micros.eval(env)? as f64 / 1e6),
             FloatExpr::Sum(sides) => finite(sides.0.eval(env)? + sides.1.eval(env)?),
             FloatExpr::Difference(sides) => finite(sides.0.eval(env)? - sides.1.eval(env)?),
             FloatExpr::Product(sides) => finite(sides.0.eval(env)? * sides.1.eval(env)?),
             FloatExpr::Quotient(sides) => finite(sides.0.eval(env)? / sides.1.eval(env)?),
-            FloatExpr::Distance(places) => {
-                let place = |text: &StrExpr| Place::parse(&text.eval(env)?);
-                Some(place(&places.0)?.distance_km(place(&places.1)?))
-            }
             FloatExpr::Group(group, view) => {
                 env.results.groups.get(*group as usize).map(|scores| scores[*view as usize])
             }
@@ -390,6 +398,20 @@ impl FloatExpr {
                 }
             }
             FloatExpr::Default(sides) => sides.0.eval(env).or_else(|| sides.1.eval(env)),
+            FloatExpr::Parsed(_) | FloatExpr::Distance(_) => self.measured(env),
+        }
+    }
+
+    /// [`FloatExpr::eval`] of what texts say, see [`IntExpr::measured`].
+    #[inline(never)]
+    fn measured(&self, env: &EvalEnv<'_>) -> Option<f64> {
+        match self {
+            FloatExpr::Parsed(text) => finite(text.eval(env)?.trim().parse().ok()?),
+            FloatExpr::Distance(places) => {
+                let place = |text: &StrExpr| Place::parse(&text.eval(env)?);
+                Some(place(&places.0)?.distance_km(place(&places.1)?))
+            }
+            number => number.eval(env),
         }
     }
 }
@@ -405,10 +427,20 @@ impl From<IntExpr> for FloatExpr {
 }
 
 impl StrExpr {
-    pub(crate) fn eval<'a>(&'a self, env: EvalEnv<'a>) -> Option<Cow<'a, str>> {
+    #[inline(always)]
+    pub(crate) fn eval<'a>(&'a self, env: &EvalEnv<'a>) -> Option<Cow<'a, str>> {
         match self {
             StrExpr::Const(text) => Some(Cow::Borrowed(text)),
             StrExpr::Fact(slot) => env.get(*slot)?.as_str().map(Cow::Borrowed),
+            _ => self.made(env),
+        }
+    }
+
+    /// [`StrExpr::eval`] of what makes a text, see [`IntExpr::measured`].
+    #[inline(never)]
+    fn made<'a>(&'a self, env: &EvalEnv<'a>) -> Option<Cow<'a, str>> {
+        match self {
+            StrExpr::Const(_) | StrExpr::Fact(_) => self.eval(env),
             StrExpr::Joined(sides) => {
                 let (left, right) = (sides.0.eval(env)?, sides.1.eval(env)?);
                 let mut joined = match left {
@@ -462,7 +494,7 @@ impl StrExpr {
 }
 
 impl IpExpr {
-    pub(crate) fn eval(&self, env: EvalEnv<'_>) -> Option<IpAddr> {
+    pub(crate) fn eval(&self, env: &EvalEnv<'_>) -> Option<IpAddr> {
         match self {
             IpExpr::Const(ip) => Some(*ip),
             IpExpr::Parsed(text) => match Value::from(&*text.eval(env)?).coerce(Type::Ip) {
@@ -479,7 +511,7 @@ impl IpExpr {
 
 impl LookupKey {
     /// True if a table has the key.
-    fn is_in(&self, table: &LookupTable, env: EvalEnv<'_>) -> Option<bool> {
+    fn is_in(&self, table: &LookupTable, env: &EvalEnv<'_>) -> Option<bool> {
         Some(match self {
             LookupKey::Str(text) => table.find_str(&text.eval(env)?).is_some(),
             LookupKey::Ip(ip) => table.has_ip(ip.eval(env)?),
@@ -487,7 +519,7 @@ impl LookupKey {
     }
 
     /// The value that a table has for the key.
-    fn find<'t>(&self, table: &'t LookupTable, env: EvalEnv<'_>) -> Option<&'t str> {
+    fn find<'t>(&self, table: &'t LookupTable, env: &EvalEnv<'_>) -> Option<&'t str> {
         match self {
             LookupKey::Str(text) => table.find_str(&text.eval(env)?),
             LookupKey::Ip(ip) => table.find_ip(ip.eval(env)?),
@@ -497,7 +529,7 @@ impl LookupKey {
 
 impl ListExpr {
     /// Hands on the items, at most [`ITEMS_MAX`] of a text, until one is answered with false.
-    pub(crate) fn each(&self, env: EvalEnv<'_>, with: &mut dyn FnMut(&str) -> bool) -> Option<()> {
+    pub(crate) fn each(&self, env: &EvalEnv<'_>, with: &mut dyn FnMut(&str) -> bool) -> Option<()> {
         match self {
             ListExpr::Fact(slot) => _ = env.get(*slot)?.as_list()?.iter().all(|item| with(item)),
             ListExpr::Split(of) => {
@@ -508,7 +540,11 @@ impl ListExpr {
         Some(())
     }
 
-    fn any(&self, env: EvalEnv<'_>, mut test: impl FnMut(&str) -> bool) -> Option<bool> {
+    #[inline(always)]
+    fn any(&self, env: &EvalEnv<'_>, mut test: impl FnMut(&str) -> bool) -> Option<bool> {
+        if let ListExpr::Fact(slot) = self {
+            return Some(env.get(*slot)?.as_list()?.iter().any(|item| test(item)));
+        }
         let mut found = false;
         self.each(env, &mut |item| {
             found = test(item);
@@ -518,7 +554,7 @@ impl ListExpr {
     }
 
     /// The item at a place, from the back where it is negative.
-    fn item<'a>(&'a self, env: EvalEnv<'a>, index: i64) -> Option<Cow<'a, str>> {
+    fn item<'a>(&'a self, env: &EvalEnv<'a>, index: i64) -> Option<Cow<'a, str>> {
         let place = usize::try_from(if index < 0 { -1 - index } else { index }).ok()?;
         match self {
             ListExpr::Fact(slot) => {
@@ -536,7 +572,7 @@ impl ListExpr {
 }
 
 impl ValueExpr {
-    pub(crate) fn eval(&self, env: EvalEnv<'_>) -> Option<Value> {
+    pub(crate) fn eval(&self, env: &EvalEnv<'_>) -> Option<Value> {
         Some(match self {
             ValueExpr::Bool(truth) => Value::Bool(truth.eval(env)?),
             ValueExpr::Integer(integer) => Value::Integer(integer.eval(env)?),
@@ -558,7 +594,7 @@ impl ValueExpr {
 
 impl BoolExpr {
     /// See [`crate::UnmetPart::reached`].
-    pub(crate) fn reached(&self, env: EvalEnv<'_>) -> Option<f64> {
+    pub(crate) fn reached(&self, env: &EvalEnv<'_>) -> Option<f64> {
         let (operator, one, other) = match self {
             BoolExpr::IntIs(operator, slot, bound) => (operator, env.integer(*slot)? as f64, *bound as f64),
             BoolExpr::Ints(operator, one, other) => {
@@ -577,7 +613,7 @@ impl BoolExpr {
 
     /// Returns whether its value is `wanted`, and stops at the first part that settles it: for this what is missing settles as
     /// much as what is otherwise.
-    pub(crate) fn is(&self, env: EvalEnv<'_>, wanted: bool) -> bool {
+    pub(crate) fn is(&self, env: &EvalEnv<'_>, wanted: bool) -> bool {
         match self {
             BoolExpr::Not(inner) => inner.is(env, !wanted),
             BoolExpr::All(parts) if wanted => parts.asked.iter().all(|part| part.is(env, true)),
@@ -589,11 +625,32 @@ impl BoolExpr {
                 Some(false) => branches.2.is(env, wanted),
                 None => false,
             },
-            _ => self.eval(env) == Some(wanted),
+            // Most are comparisons of numbers, for which a call would take as long as what it does.
+            other => other.compared(env).unwrap_or_else(|| other.eval(env)) == Some(wanted),
         }
     }
 
-    pub(crate) fn eval(&self, env: EvalEnv<'_>) -> Option<bool> {
+    /// The value of a comparison of numbers; `None` for what is none.
+    #[inline(always)]
+    fn compared(&self, env: &EvalEnv<'_>) -> Option<Option<bool>> {
+        Some(match self {
+            BoolExpr::IntIs(compare, slot, constant) => {
+                env.integer(*slot).map(|integer| compare.holds(&integer, constant))
+            }
+            BoolExpr::FloatIs(compare, slot, constant) => {
+                env.float(*slot).map(|float| compare.holds(&float, constant))
+            }
+            BoolExpr::Ints(compare, left, right) => {
+                left.eval(env).and_then(|left| Some(compare.holds(&left, &right.eval(env)?)))
+            }
+            BoolExpr::Floats(compare, left, right) => {
+                left.eval(env).and_then(|left| Some(compare.holds(&left, &right.eval(env)?)))
+            }
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn eval(&self, env: &EvalEnv<'_>) -> Option<bool> {
         match self {
             BoolExpr::Const(truth) => Some(*truth),
             BoolExpr::Fact(slot) => match env.get(*slot) {
@@ -605,16 +662,32 @@ impl BoolExpr {
             BoolExpr::Not(truth) => truth.eval(env).map(|truth| !truth),
             BoolExpr::All(parts) => parts.eval(env, false),
             BoolExpr::Any(parts) => parts.eval(env, true),
-            BoolExpr::IntIs(compare, slot, constant) => Some(compare.holds(&env.integer(*slot)?, constant)),
-            BoolExpr::FloatIs(compare, slot, constant) => Some(compare.holds(&env.float(*slot)?, constant)),
-            BoolExpr::Ints(compare, left, right) => Some(compare.holds(&left.eval(env)?, &right.eval(env)?)),
-            BoolExpr::Floats(compare, left, right) => {
-                Some(compare.holds(&left.eval(env)?, &right.eval(env)?))
+            BoolExpr::IntIs(..) | BoolExpr::FloatIs(..) | BoolExpr::Ints(..) | BoolExpr::Floats(..) => {
+                self.compared(env)?
             }
+            BoolExpr::Bools(compare, sides) => Some(compare.holds(&sides.0.eval(env)?, &sides.1.eval(env)?)),
+            BoolExpr::Fired(rule, view) => {
+                Some(env.results.fired.get(*rule as usize).is_some_and(|views| views & view.bit() != 0))
+            }
+            BoolExpr::If(branches) => {
+                if branches.0.eval(env)? {
+                    branches.1.eval(env)
+                } else {
+                    branches.2.eval(env)
+                }
+            }
+            BoolExpr::Default(sides) => sides.0.eval(env).or_else(|| sides.1.eval(env)),
+            _ => self.searched(env),
+        }
+    }
+
+    /// [`BoolExpr::eval`] of what compares or searches texts, addresses, lists and sets, see [`IntExpr::measured`].
+    #[inline(never)]
+    fn searched(&self, env: &EvalEnv<'_>) -> Option<bool> {
+        match self {
             BoolExpr::Strs(compare, left, right) => {
                 Some(compare.holds(&*left.eval(env)?, &*right.eval(env)?))
             }
-            BoolExpr::Bools(compare, sides) => Some(compare.holds(&sides.0.eval(env)?, &sides.1.eval(env)?)),
             BoolExpr::Ips(compare, left, right) => Some(compare.holds(&left.eval(env)?, &right.eval(env)?)),
             BoolExpr::Contains(place, text, sought) => {
                 let (text, sought) = (text.eval(env)?, sought.eval(env)?);
@@ -642,17 +715,7 @@ impl BoolExpr {
                 list.any(env, |item| *item == *text)
             }
             BoolExpr::ListMeets(list, set) => list.any(env, |item| set.has_str(item)),
-            BoolExpr::Fired(rule, view) => {
-                Some(env.results.fired.get(*rule as usize).is_some_and(|views| views & view.bit() != 0))
-            }
-            BoolExpr::If(branches) => {
-                if branches.0.eval(env)? {
-                    branches.1.eval(env)
-                } else {
-                    branches.2.eval(env)
-                }
-            }
-            BoolExpr::Default(sides) => sides.0.eval(env).or_else(|| sides.1.eval(env)),
+            other => other.eval(env),
         }
     }
 }
@@ -689,7 +752,7 @@ impl Junction {
 
     /// Kleene's conjunction (`decides` false) or disjunction (`decides` true): one deciding part settles it, otherwise
     /// one missing part makes it missing.
-    fn eval(&self, env: EvalEnv<'_>, decides: bool) -> Option<bool> {
+    fn eval(&self, env: &EvalEnv<'_>, decides: bool) -> Option<bool> {
         let mut missing = false;
         for part in &self.asked {
             match part.eval(env) {

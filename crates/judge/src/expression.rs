@@ -28,7 +28,7 @@ impl Expression {
 
     /// The value, of the type that it was compiled for, or `None` where it depends on something missing.
     pub fn evaluate(&self, row: &Facts) -> Option<Value> {
-        self.root.eval(EvalEnv::of(row))
+        self.root.eval(&EvalEnv::of(row))
     }
 
     /// The columns that it reads, each once, in the order in which the source names them.

@@ -55,7 +55,7 @@ impl RuleSet {
             if rule.mode == Mode::Off || fired || self.has_expired(rule, row) || !is_known(rule) {
                 continue;
             }
-            let changes = rule.condition.changes(EvalEnv::new(row, &results));
+            let changes = rule.condition.changes(&EvalEnv::new(row, &results));
             // A condition that holds although its rule did not fire was judged by another set or row.
             if !changes.is_empty() {
                 close.push((distance(&changes), index));
@@ -71,14 +71,14 @@ impl RuleSet {
         let miss = |(_, index): (f64, TableIndex<Rule>)| {
             let rule = &self.rules[index];
             let mut parts: Vec<UnmetPart> = Vec::new();
-            for part in rule.condition.changes(EvalEnv::new(row, &results)) {
+            for part in rule.condition.changes(&EvalEnv::new(row, &results)) {
                 // What stands for a name has the name's place.
                 if !parts.iter().any(|other| other.part == part.source) {
                     parts.push(UnmetPart::from(part));
                 }
             }
             let (values, detail) = detail(rule, row);
-            let (_, adds) = rule.adds(EvalEnv::new(row, &results));
+            let (_, adds) = rule.adds(&EvalEnv::new(row, &results));
             let (score, action) = self.had_it_fired(index, adds, verdict, row);
             NearMiss { rule: index, parts, detail, values, score, action }
         };

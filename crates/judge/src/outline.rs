@@ -103,7 +103,7 @@ impl ConditionOutline {
     pub(crate) fn changes<'a>(
         &'a self,
         compiled: &BoolExpr,
-        env: EvalEnv<'_>,
+        env: &EvalEnv<'_>,
         wanted: bool,
     ) -> Vec<OutlinePart<'a>> {
         let found = compiled.eval(env);

@@ -367,7 +367,7 @@ impl Rule {
     }
 
     /// Returns its share, which is the whole without one, and what it then adds to the score where it fires.
-    pub(crate) fn adds(&self, env: EvalEnv<'_>) -> (f64, f64) {
+    pub(crate) fn adds(&self, env: &EvalEnv<'_>) -> (f64, f64) {
         match &self.share {
             None => (1.0, self.score),
             Some(share) => {

@@ -59,7 +59,7 @@ impl RuleSet {
                     row.set(*slot, value.clone());
                 }
                 self.evaluate(&row, &mut outcome);
-                let found = rule.condition.evaluate_in(EvalEnv::new(&row, &outcome.results));
+                let found = rule.condition.evaluate_in(&EvalEnv::new(&row, &outcome.results));
                 let (values, detail) = detail(rule, &row);
                 runs.push(TestRun { rule: index, test: number, fires: test.fires, found, detail, values });
             }

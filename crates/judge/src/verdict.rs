@@ -145,14 +145,14 @@ impl RuleSet {
         let mut score = 0.0f64;
         for index in order {
             let rule = &self.rules[*index];
-            if !rule.condition.fires_in(EvalEnv::new(row, results)) || self.has_expired(rule, row) {
+            if !rule.condition.fires_in(&EvalEnv::new(row, results)) || self.has_expired(rule, row) {
                 continue;
             }
             let live = rule.mode == Mode::Enforce;
             results.fired[index.get()] =
                 if live { ResultView::Live.bit() | ResultView::Trial.bit() } else { ResultView::Trial.bit() };
             if live { &mut *fired } else { &mut *shadow }.push(*index);
-            let (share, adds) = rule.adds(EvalEnv::new(row, results));
+            let (share, adds) = rule.adds(&EvalEnv::new(row, results));
             (shares[index.get()], added[index.get()]) = (share, adds);
             match rule.group {
                 None if live => score = sum(score, adds),

@@ -72,7 +72,7 @@ proptest! {
             .map(|other| (truths ^ other).count_ones() as usize)
             .min();
         let here = row(&scope, truths);
-        let changes = condition.changes(EvalEnv::of(&here));
+        let changes = condition.changes(&EvalEnv::of(&here));
         prop_assert_eq!(Some(changes.len()), fewest, "{} {:?}", source, changes);
         // And these very changes do.
         let mut changed = truths;
