@@ -7,8 +7,8 @@
 //!     ─► drift: held against the lines and the curve from before it
 //! ```
 //!
-//! What each learner said of the event has windows, a curve and a drift of its own: the sum may come true while a learner that it
-//! is made of does not.
+//! Each learner has windows, a curve and a drift of its own, of what it said of the event: the sum may come true while a learner
+//! that it is made of does not.
 //!
 //! The windows are written to `scores.json` by housekeeping and at the end, so a crash loses those of the last minute: lines
 //! and curves are then those of a little older events. Each node has its own.
@@ -387,8 +387,8 @@ impl JudgedScores {
         }
     }
 
-    /// Takes in what was judged of an event with this score, of which learners said that. Only judgements count, and only of those who are believed whatever
-    /// others say: else a crowd of new names could move the line.
+    /// Takes in what was judged of an event with this score, of which learners said that. Only judgements count, and only of those
+    /// who are believed whatever others say: else a crowd of new names could move the line.
     pub(crate) fn add(
         &self,
         pipeline: &Pipeline,

@@ -3,7 +3,7 @@
 use cluster::wire::{ClusterOpenError, WireClient};
 use redis::cmd;
 
-use crate::servers::{Cluster, are_there, module, with_module};
+use crate::servers::{Cluster, are_there, module, wait, with_module};
 use crate::support::{WireNode, settings};
 
 macro_rules! over_the_module {
@@ -59,13 +59,17 @@ over_the_module! {
     ;
 }
 
-/// The error of a node that is opened over a cluster.
+/// The error of a node that is opened over a cluster, as soon as there is one: servers do not know at once who has come back.
 fn refusal(cluster: &Cluster) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let opened =
-        runtime.block_on(WireClient::open(settings(cluster.addresses(), 1), runtime.handle().clone()));
-    let error: ClusterOpenError = opened.expect_err("it is refused");
-    error.to_string()
+    let open =
+        || runtime.block_on(WireClient::open(settings(cluster.addresses(), 1), runtime.handle().clone()));
+    let mut said = None;
+    wait("a node is refused", || {
+        said = open().err().filter(|error| matches!(error, ClusterOpenError::Module { .. }));
+        said.is_some()
+    });
+    said.expect("it was refused").to_string()
 }
 
 #[test]
@@ -95,4 +99,25 @@ fn a_cluster_stays_with_what_it_began_with() {
     {
         assert!(said.contains(part), "{said}");
     }
+}
+
+#[test]
+fn a_replica_that_lost_the_module_is_named() {
+    with_module(|| {
+        let Some(mut cluster) = Cluster::start() else { return };
+        assert!(WireNode::open(settings(cluster.addresses(), 1)).wire.has_tables());
+        let masters = cluster.masters();
+        let replica = (0..cluster.servers.len()).find(|at| !masters.contains(at)).expect("a replica");
+        let server = &mut cluster.servers[replica];
+        server.signal("KILL");
+        server.forget_module();
+        server.again();
+        let address = server.address();
+        cluster.settle();
+        let said = refusal(&cluster);
+        assert!(said.contains(&format!("{address} has no such module")), "{said}");
+        for other in cluster.servers.iter().filter(|other| other.address() != address) {
+            assert!(!said.contains(&other.address()), "{said}");
+        }
+    });
 }

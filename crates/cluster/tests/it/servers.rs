@@ -80,6 +80,12 @@ impl Server {
 
     /// Starts it once more, with what it had on disk.
     pub(crate) fn again(&mut self) {
+        self.begin();
+        wait("a server answers", || self.cli(&["PING"]).trim() == "PONG");
+    }
+
+    /// Starts it once more, and does not wait until it has loaded what it had.
+    pub(crate) fn begin(&mut self) {
         let mut command = Command::new(&self.program);
         command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
         command.args(["--cluster-enabled", "yes", "--cluster-port", &self.bus.to_string()]);
@@ -93,7 +99,13 @@ impl Server {
         command.arg("--dir").arg(&self.directory).args(&self.options);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         self.process = Some(command.spawn().expect("a server starts"));
-        wait("a server answers", || self.cli(&["PING"]).trim() == "PONG");
+    }
+
+    /// Leaves the module out when it is started once more.
+    pub(crate) fn forget_module(&mut self) {
+        let at =
+            self.options.iter().position(|option| option == "--loadmodule").expect("it loads the module");
+        self.options.drain(at..at + 2);
     }
 
     pub(crate) fn address(&self) -> String {

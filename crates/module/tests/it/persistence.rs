@@ -1,5 +1,7 @@
 //! Tables outlive files, replicas and moves.
 
+use std::time::{Duration, Instant};
+
 use redis::cmd;
 
 use crate::servers::wait;
@@ -20,6 +22,31 @@ fn tables_outlive_a_restart_from_a_snapshot() {
     assert_eq!(digest(&mut connection), before);
     // They go on as if nothing had been.
     work(&mut connection, &mut Random(2), 40..60);
+}
+
+/// A server that takes a second for each key that it loads, and is killed in the course of it.
+#[test]
+fn a_server_that_is_killed_while_it_loads_has_lost_nothing() {
+    let Some((mut server, _directory)) = server(&["--key-load-delay", "1000000"]) else { return };
+    let mut connection = connect(&server);
+    work(&mut connection, &mut Random(6), 1..40);
+    let before = digest(&mut connection);
+    cmd("SAVE").exec(&mut connection).unwrap();
+    let keys: u64 = cmd("DBSIZE").query(&mut connection).unwrap();
+    let mut killed = 0;
+    for round in 1..4 {
+        server.signal("KILL");
+        let begun = Instant::now();
+        server.begin();
+        std::thread::sleep(Duration::from_millis(700 * round));
+        server.signal("KILL");
+        killed += u32::from(begun.elapsed() < Duration::from_secs(keys));
+    }
+    assert!(killed > 0, "it had the time for all {keys} keys each time");
+    server.again();
+    let mut connection = connect(&server);
+    assert_eq!(digest(&mut connection), before);
+    work(&mut connection, &mut Random(7), 40..60);
 }
 
 #[test]

@@ -334,6 +334,26 @@ fn example(trace: Option<&RequestTrace>) -> Option<TraceLabel> {
     trace.map(|trace| TraceLabel { trace_id: trace.id_text() })
 }
 
+fn encode_metric(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    metric: &impl EncodeMetric,
+) -> fmt::Result {
+    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+}
+
+/// Encodes metrics whose names begin alike.
+fn encode_families(
+    encoder: &mut DescriptorEncoder<'_>,
+    prefix: &str,
+    metrics: impl IntoIterator<Item = (&'static str, &'static str, impl EncodeMetric)>,
+) -> fmt::Result {
+    metrics.into_iter().try_for_each(|(name, help, metric)| {
+        encode_metric(encoder, &format!("{prefix}_{name}"), help, &metric)
+    })
+}
+
 fn encode(encoder: &mut MetricEncoder<'_>, figure: &LedgerMetric) -> fmt::Result {
     if figure.is_sum {
         encoder.encode_counter::<NoLabelSet, _, u64>(&figure.value, None)
@@ -386,11 +406,7 @@ impl EngineCollector {
                 reached,
             ),
         ];
-        for (name, help, family) in gauges {
-            let name = format!("tollhouse_band_{name}");
-            family.encode(encoder.encode_descriptor(&name, help, None, family.metric_type())?)?;
-        }
-        Ok(())
+        encode_families(encoder, "tollhouse_band", gauges)
     }
 
     /// The linear models that nodes share.
@@ -424,11 +440,7 @@ impl EngineCollector {
                 dropped,
             ),
         ];
-        for (name, help, family) in gauges {
-            let name = format!("tollhouse_shared_model_{name}");
-            family.encode(encoder.encode_descriptor(&name, help, None, family.metric_type())?)?;
-        }
-        Ok(())
+        encode_families(encoder, "tollhouse_shared_model", gauges)
     }
 
     /// The queue of reviews, and its service level.
@@ -441,16 +453,16 @@ impl EngineCollector {
             states.get_or_create(&StateLabel { state: state.name() }).set(count);
         }
         let help = "Reviews by state";
-        states.encode(encoder.encode_descriptor("tollhouse_reviews", help, None, states.metric_type())?)?;
+        encode_metric(encoder, "tollhouse_reviews", help, &states)?;
         let oldest = census.oldest.map_or(0.0, |oldest| (now - oldest).as_seconds_f64().max(0.0));
         let gauge = ConstGauge::new(oldest);
         let help = "Age of the oldest review that is not decided, in seconds";
         let name = "tollhouse_reviews_oldest_seconds";
-        gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
+        encode_metric(encoder, name, help, &gauge)?;
         let gauge = ConstGauge::new(i64::try_from(census.overdue).unwrap_or(i64::MAX));
         let help = "Reviews that are not decided and are older than the service level";
         let name = "tollhouse_reviews_overdue";
-        gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
+        encode_metric(encoder, name, help, &gauge)
     }
 
     /// The brokers that decisions and feedback are sent to.
@@ -481,14 +493,14 @@ impl EngineCollector {
             let family = Family::<SinkLabel, Counter>::default();
             sinks.iter().for_each(|status| _ = family.get_or_create(&label(status)).inc_by(figure(status)));
             let name = format!("tollhouse_sink_{name}");
-            family.encode(encoder.encode_descriptor(&name, help, None, family.metric_type())?)?;
+            encode_metric(encoder, &name, help, &family)?;
         }
         for (name, help, figure) in gauges {
             let family = Family::<SinkLabel, Gauge>::default();
             let value = |status| i64::try_from(figure(status)).unwrap_or(i64::MAX);
             sinks.iter().for_each(|status| _ = family.get_or_create(&label(status)).set(value(status)));
             let name = format!("tollhouse_sink_{name}");
-            family.encode(encoder.encode_descriptor(&name, help, None, family.metric_type())?)?;
+            encode_metric(encoder, &name, help, &family)?;
         }
         Ok(())
     }
@@ -520,11 +532,7 @@ impl EngineCollector {
                 squared,
             ),
         ];
-        for (name, help, family) in gauges {
-            let name = format!("tollhouse_learner_{name}");
-            family.encode(encoder.encode_descriptor(&name, help, None, family.metric_type())?)?;
-        }
-        Ok(())
+        encode_families(encoder, "tollhouse_learner", gauges)
     }
 
     /// The curves from scores to probabilities that were drawn through judged events.
@@ -553,11 +561,7 @@ impl EngineCollector {
             ("expected_ratio", "Share of bad events that the probabilities predict", expected),
             ("brier", "Mean squared error of the latest probabilities", squared),
         ];
-        for (name, help, family) in gauges {
-            let name = format!("tollhouse_calibration_{name}");
-            family.encode(encoder.encode_descriptor(&name, help, None, family.metric_type())?)?;
-        }
-        Ok(())
+        encode_families(encoder, "tollhouse_calibration", gauges)
     }
 }
 
@@ -643,7 +647,7 @@ impl Collector for EngineCollector {
         for (name, help, value) in gauges {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
             let name = format!("tollhouse_{name}");
-            gauge.encode(encoder.encode_descriptor(&name, help, None, gauge.metric_type())?)?;
+            encode_metric(&mut encoder, &name, help, &gauge)?;
         }
         let versions = Family::<VersionLabel, Gauge>::default();
         for pipeline in &self.engine.plan().pipelines {
@@ -666,23 +670,13 @@ impl Collector for EngineCollector {
             conditions.get_or_create(&ConditionLabel { name: condition.name }).set(1);
         }
         let help = "1 for each current condition, as in `/readyz`";
-        conditions.encode(encoder.encode_descriptor(
-            "tollhouse_condition",
-            help,
-            None,
-            conditions.metric_type(),
-        )?)?;
+        encode_metric(&mut encoder, "tollhouse_condition", help, &conditions)?;
         let help = "The versions in force";
-        versions.encode(encoder.encode_descriptor(
-            "tollhouse_rules_version",
-            help,
-            None,
-            versions.metric_type(),
-        )?)?;
+        encode_metric(&mut encoder, "tollhouse_rules_version", help, &versions)?;
         for (name, help, value) in counters {
             let counter = ConstCounter::new(value);
             let name = format!("tollhouse_{name}");
-            counter.encode(encoder.encode_descriptor(&name, help, None, counter.metric_type())?)?;
+            encode_metric(&mut encoder, &name, help, &counter)?;
         }
         let figures = self.engine.figures();
         let mut names: Vec<&str> = figures.iter().map(|figure| figure.name).collect();
