@@ -26,7 +26,7 @@ fn place(code: usize, at: usize) -> (usize, usize, u64) {
     (at >> log, (at & ((1 << log) - 1)) * bits, u64::MAX >> (64 - bits))
 }
 
-/// Index of the word that holds a number, and how far up in it; `None` where numbers have no bytes.
+/// The index of the word that holds a number, and the number's shift in it; `None` where numbers have no bytes.
 #[inline]
 pub(crate) fn word_of(code: usize, at: usize) -> Option<(usize, usize)> {
     let (word, shift, _) = (code > 0).then(|| place(code, at))?;

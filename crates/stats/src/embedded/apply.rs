@@ -445,8 +445,8 @@ impl ShardCells<'_, '_> {
         change(planned, &mut self.keys.change(at, hash));
     }
 
-    /// All of it for a key whose cell is there and keeps its size, see [`CellPlan::observe_in_place`](crate::CellPlan); false if
-    /// it is otherwise, and nothing was done.
+    /// Reads and adds at once, for a key whose cell is there and keeps its size, see `CellPlan::observe_in_place`; false if it is
+    /// otherwise, and nothing was done.
     #[inline(always)]
     fn observe_in_place(
         &mut self,

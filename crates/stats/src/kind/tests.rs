@@ -381,7 +381,7 @@ fn observe(plan: &CellPlan, words: &mut Vec<u64>, time: Time, add: &Addition) ->
     times.is_some()
 }
 
-/// What is in place: whatever has a place already, in sparse cells of each size and in dense ones.
+/// Additions are made in place wherever all their amounts have places already: in sparse cells of each size, and in dense ones.
 #[test]
 fn additions_in_place_need_no_other_words() {
     let plan = CellPlan::new(&windowed(3, &[tier(10, 40), tier(100, 14)], &[10, 400, 1400])).unwrap();

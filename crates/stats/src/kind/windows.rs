@@ -829,7 +829,8 @@ impl WindowsPlan {
         Some((Time(head.first), Time(head.last)))
     }
 
-    /// Where a counter has something in a fine slot, and room for `most` more: the word, and what an amount adds to it.
+    /// The word that has what a counter has in a fine slot, and what an amount adds to that word; `None` if there is no such word,
+    /// or no room in it for `most` more.
     #[inline]
     fn word_of(
         &self,
