@@ -112,8 +112,7 @@ impl Index {
     /// Returns whether there is a place for a key that has no entry; some places are reserved.
     pub(crate) fn vacancy(&self, hash: KeyHash, is_reserved: bool) -> Vacancy {
         let table = self.table(hash);
-        let more = table.growth_bytes(self.budget.is_roomy());
-        match (self.budget.allows(more, is_reserved), table.is_full()) {
+        match (self.budget.allows(table.growth_bytes(), is_reserved), table.is_full()) {
             (true, _) => Vacancy::Free,
             (false, false) if is_reserved => Vacancy::Free,
             (false, false) => Vacancy::Scarce,
@@ -209,10 +208,9 @@ impl Index {
         let number = hash.table();
         let table = &self.tables[number];
         let rebuilt = table.is_full() || table.removed > 2 * table.buckets;
-        let is_roomy = self.budget.is_roomy();
         if rebuilt {
             self.change(number, |table| {
-                let more = if table.is_full() { table.growth(is_roomy) } else { 0 };
+                let more = if table.is_full() { table.growth() } else { 0 };
                 table.rebuild(table.buckets + more);
             });
         }
@@ -350,16 +348,14 @@ impl IndexTable {
         u64::from(self.entries + 1) * 100 > u64::from(self.slots()) * 92
     }
 
-    /// Buckets by which it grows. Each time all its entries are moved: a key is some ten times in its life, and four where there
-    /// is much room.
-    fn growth(&self, is_roomy: bool) -> u32 {
-        self.buckets / if is_roomy { 4 } else { 10 } + 2
+    /// Buckets by which it grows.
+    fn growth(&self) -> u32 {
+        self.buckets / 10 + 2
     }
 
     /// Memory by which it grows.
-    fn growth_bytes(&self, is_roomy: bool) -> usize {
-        (self.growth(is_roomy) as usize * size_of::<IndexBucket>())
-            .next_multiple_of(self.pages.page_words() * 8)
+    fn growth_bytes(&self) -> usize {
+        (self.growth() as usize * size_of::<IndexBucket>()).next_multiple_of(self.pages.page_words() * 8)
     }
 
     /// Gives back what it is larger than it has to be; true if it does.
