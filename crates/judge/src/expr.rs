@@ -370,7 +370,17 @@ impl IntExpr {
             }
             IntExpr::Parsed(text) => text.eval(env)?.trim().parse().ok(),
             IntExpr::Clock(of) => of.1.at(of.0.eval(env)?),
-            number => number.eval(env),
+            IntExpr::Const(_)
+            | IntExpr::Fact(_)
+            | IntExpr::Time(_)
+            | IntExpr::Sum(_)
+            | IntExpr::Difference(_)
+            | IntExpr::Product(_)
+            | IntExpr::Remainder(_)
+            | IntExpr::Seconds(_)
+            | IntExpr::Whole(_)
+            | IntExpr::If(_)
+            | IntExpr::Default(_) => self.eval(env),
         }
     }
 }
@@ -411,7 +421,18 @@ impl FloatExpr {
                 let place = |text: &StrExpr| Place::parse(&text.eval(env)?);
                 Some(place(&places.0)?.distance_km(place(&places.1)?))
             }
-            number => number.eval(env),
+            FloatExpr::Const(_)
+            | FloatExpr::Fact(_)
+            | FloatExpr::Integer(_)
+            | FloatExpr::Promoted(_)
+            | FloatExpr::Seconds(_)
+            | FloatExpr::Sum(_)
+            | FloatExpr::Difference(_)
+            | FloatExpr::Product(_)
+            | FloatExpr::Quotient(_)
+            | FloatExpr::Group(..)
+            | FloatExpr::If(_)
+            | FloatExpr::Default(_) => self.eval(env),
         }
     }
 }
@@ -715,7 +736,20 @@ impl BoolExpr {
                 list.any(env, |item| *item == *text)
             }
             BoolExpr::ListMeets(list, set) => list.any(env, |item| set.has_str(item)),
-            other => other.eval(env),
+            BoolExpr::Const(_)
+            | BoolExpr::Fact(_)
+            | BoolExpr::Has(..)
+            | BoolExpr::Not(_)
+            | BoolExpr::All(_)
+            | BoolExpr::Any(_)
+            | BoolExpr::IntIs(..)
+            | BoolExpr::Ints(..)
+            | BoolExpr::FloatIs(..)
+            | BoolExpr::Floats(..)
+            | BoolExpr::Bools(..)
+            | BoolExpr::Fired(..)
+            | BoolExpr::If(_)
+            | BoolExpr::Default(_) => self.eval(env),
         }
     }
 }

@@ -18,7 +18,7 @@ import {mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:
 import {createRequire} from 'node:module';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
-import {runCases} from '../browser_cases.mjs';
+import {becomes, runCases} from '../browser_cases.mjs';
 
 const {chromium: program, packages, pictures, sites, only} = JSON.parse(process.argv[2]);
 const require = createRequire(join(packages, 'node_modules/x.js'));
@@ -154,9 +154,14 @@ const cases = {
   },
   async 'needs no scripts'(browser) {
     const page = await opened(browser, {javaScriptEnabled: false});
+    // The page may be looked at for longer than it waits.
+    let goOn;
+    const looked = new Promise(resolve => { goOn = resolve; });
+    await page.route('**/.tollhouse/continue?*', route => looked.then(() => route.continue()));
     await page.goto(sites.ordinary + '/articles/7?q=1');
     assert.match(await page.locator('body').innerText(), /goes on by itself/);
     assert.doesNotMatch(await page.locator('body').innerText(), /cannot solve/);
+    goOn();
     await page.waitForURL(sites.ordinary + '/articles/7?q=1', {waitUntil: 'load'});
     await page.getByText('Here you are').waitFor();
     assert.equal(page.url(), sites.ordinary + '/articles/7?q=1');
@@ -187,11 +192,11 @@ const cases = {
     await page.goto(sites.refusing + '/');
     await settled(page, 'refused');
     await page.keyboard.press('Tab');
-    assert.equal(await page.evaluate(() => document.activeElement.id), 'th-go');
+    await becomes(() => page.evaluate(() => document.activeElement.id), 'th-go');
     const outline = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
     assert.equal(outline, 'solid');
     await page.keyboard.press('Tab');
-    assert.equal(await page.evaluate(() => document.activeElement.tagName), 'A');
+    await becomes(() => page.evaluate(() => document.activeElement.tagName), 'A');
     await page.keyboard.press('Shift+Tab');
     const again = page.waitForEvent('load');
     await page.keyboard.press('Enter');
@@ -217,7 +222,7 @@ const cases = {
         await page.emulateMedia({colorScheme});
         await page.setViewportSize(size);
         await accessible(page, `${language} ${colorScheme} ${size.width}`);
-        assert(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${language} ${size.width}: wider than the window`);
+        await becomes(() => page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true, `${language} ${size.width}: wider than the window`);
         await picture(page, `${language}-${colorScheme}-${size.width}`);
       }
       await page.finish();
@@ -270,8 +275,9 @@ const cases = {
     await page.goto(sites.forgetful + '/');
     await settled(page, 'repeated');
     assert.equal(page.seen.filter(request => request.method() == 'POST').length, 3);
+    const again = page.waitForEvent('load');
     await page.locator('#th-go').click();
-    await page.waitForEvent('load');
+    await again;
     await settled(page, 'repeated');
     assert.equal(page.seen.filter(request => request.method() == 'POST').length, 4);
     await page.finish();

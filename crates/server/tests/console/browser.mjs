@@ -7,7 +7,8 @@
 // light and dark, with and without scripts: nothing may be reported on the console, break the policy, come from another host, be
 // wider than the window, or be an obstacle by axe. Prints a line for each case, and ends with 1 if one has failed.
 import assert from 'node:assert/strict';
-import {runCases} from '../browser_cases.mjs';
+import {isDeepStrictEqual} from 'node:util';
+import {becomes, runCases, until} from '../browser_cases.mjs';
 import {PHONE, WIDE, accessible, asked, fits, launch, opened, picture} from './pages.mjs';
 
 const {open, locked, waved, peopled, token, pages, decision, blocked, only} = asked;
@@ -26,13 +27,11 @@ function task(page, site = open) {
   };
 }
 const waveLine = number => `203.0.113.${number} - - [17/May/2026:12:00:00 +0000] "GET /gift-card-generator?n=${number} HTTP/1.1" 200 10 "-" "Mozilla/5.0"`;
-async function assertChanges(locator, before) {
-  for (let look = 0; look < 100; look++) {
-    if (await locator.innerText() !== before) return;
-    await new Promise(resolve => setTimeout(resolve, 100));
-  }
-  assert.fail(`it stays ${before}`);
-}
+const assertChanges = async (look, before, what) => assert.notDeepEqual(await until(look, seen => !isDeepStrictEqual(seen, before)), before, what);
+// Without scripts a person loads the page again.
+const lookAgain = (page, wanted) => until(async () => await wanted.count() || (await page.goto(page.url().split('#')[0]), 0), found => found);
+const focus = (page, name) => () => page.evaluate(name => document.activeElement[name], name);
+const dialogs = page => () => page.locator('dialog[open]').count();
 const because = page => page.getByRole('heading', {level: 1}).filter({hasText: 'because'}).waitFor();
 
 // The editor of rules: what is typed into it is in the form's own text, too.
@@ -83,18 +82,22 @@ Object.assign(cases, {
     const page = await opened(browser);
     await page.goto(open + '/console/');
     await page.keyboard.press('/');
-    assert.equal(await page.evaluate(() => document.activeElement.id), 'find');
+    await becomes(focus(page, 'id'), 'find');
     await page.keyboard.type(decision);
     await page.keyboard.press('Enter');
     await page.waitForURL(`**/console/decisions/${decision}`);
-    await page.keyboard.press('g');
-    await page.keyboard.press('r');
-    await page.waitForURL('**/console/rules');
+    // The second key counts for a moment only.
+    const gone = async () => {
+      await page.keyboard.press('g');
+      await page.keyboard.press('r');
+      return page.waitForURL('**/console/rules', {timeout: 5000}).then(() => true, () => false);
+    };
+    assert(await until(gone, gone => gone), page.url());
     await page.keyboard.press('j');
     await page.keyboard.press('j');
     await page.keyboard.press('k');
     const first = await page.locator('table.rows tbody tr a').first().getAttribute('href');
-    assert.equal(await page.evaluate(() => document.activeElement.getAttribute('href')), first);
+    await becomes(() => page.evaluate(() => document.activeElement.getAttribute('href')), first);
     await page.keyboard.press('Enter');
     await page.waitForURL(open + first);
     await page.keyboard.press('?');
@@ -102,16 +105,16 @@ Object.assign(cases, {
     await accessible(page, 'keys');
     await picture(page, 'keyboard');
     await page.keyboard.press('Escape');
-    assert.equal(await page.locator('dialog[open]').count(), 0);
+    await becomes(dialogs(page), 0);
     await page.finish();
   },
   async 'skips to the content'(browser) {
     const page = await opened(browser);
     await page.goto(open + '/console/rules');
     await page.keyboard.press('Tab');
-    assert.equal(await page.evaluate(() => document.activeElement.className), 'skip');
+    await becomes(focus(page, 'className'), 'skip');
     await page.keyboard.press('Enter');
-    assert.equal(await page.evaluate(() => document.activeElement.id), 'content');
+    await becomes(focus(page, 'id'), 'content');
     await page.finish();
   },
   async 'task: why was this mail rejected'(browser) {
@@ -211,7 +214,7 @@ Object.assign(cases, {
     await accessible(page, 'names of a search');
     await page.keyboard.press('ArrowDown');
     await page.keyboard.press('Enter');
-    assert.equal(await where.inputValue(), 'http.status');
+    await becomes(() => where.inputValue(), 'http.status');
     await page.keyboard.type(' == 404');
     await page.keyboard.press('Enter');
     await page.waitForURL(/http\.status/);
@@ -246,14 +249,14 @@ Object.assign(cases, {
     await edited.fill('[[rule]]\nname = "EDITED"\nscore = 9.0\nwhen = "http.statu == 404"\n');
     // Nobody asked for it: it is checked while one types.
     await page.locator('.cm-lintRange-error').waitFor();
-    assert.equal(await page.locator('.cm-lintRange-error').innerText(), 'http.statu');
+    await becomes(() => page.locator('.cm-lintRange-error').allInnerTexts(), ['http.statu']);
     await page.getByText('One mistake').waitFor();
     await accessible(page, 'a mistake');
     await picture(page, 'mistake');
     await page.locator('.cm-lintRange-error').hover();
     await page.locator('.cm-tooltip-lint').getByText('http.status').waitFor();
     await page.getByRole('link', {name: /^Line 4/}).click();
-    assert(await content.evaluate(element => element.getRootNode().activeElement === element));
+    await becomes(() => content.evaluate(element => element.getRootNode().activeElement === element), true);
     await page.keyboard.type('x');
     assert.match(await edited.text(), /when = "x$/m, 'what was wrong is chosen');
     await page.getByRole('button', {name: 'Check'}).click();
@@ -276,20 +279,20 @@ Object.assign(cases, {
     await page.locator('#trial[data-state=done]').waitFor();
     assert(page.url().endsWith('/console/rules/edit') || page.url().includes('pipeline=web'), page.url());
     await page.locator('#trial').getByText('EDITED').first().waitFor();
-    assert.equal(await page.locator('.cm-lintRange-error').count(), 0);
+    await becomes(() => page.locator('.cm-lintRange-error').count(), 0);
     await accessible(page, 'tried');
     await picture(page, 'tried');
     // Letters are letters there, and Tab leads out.
     await content.focus();
     await page.keyboard.type('?j/');
     assert.match(await edited.text(), /\?j\/$/);
-    assert.equal(await page.locator('dialog[open]').count(), 0);
+    await becomes(dialogs(page), 0);
     await page.keyboard.press('Control+f');
     await page.getByPlaceholder('Find').waitFor();
     await accessible(page, 'find');
     await page.keyboard.press('Escape');
     await page.keyboard.press('Tab');
-    assert.equal(await page.evaluate(() => document.activeElement.value), 'check');
+    await becomes(focus(page, 'value'), 'check');
     await page.finish();
   },
   async 'tries rules without scripts'(browser) {
@@ -297,10 +300,9 @@ Object.assign(cases, {
     await page.goto(open + '/console/rules/edit?pipeline=web');
     await page.getByLabel('Rules', {exact: true}).fill('[[rule]]\nname = "PLAIN"\nscore = 9.0\nwhen = "http.status == 404"\n');
     await page.getByRole('button', {name: 'Try it'}).click();
-    for (let look = 0; look < 100 && await page.getByRole('link', {name: 'Look again'}).count(); look++) {
-      await page.goto(page.url().split('#')[0]);
-    }
-    await page.locator('#trial').getByText('PLAIN').first().waitFor();
+    const tried = page.locator('#trial').getByText('PLAIN');
+    await lookAgain(page, tried);
+    await tried.first().waitFor();
     await page.getByRole('button', {name: 'Put in shadow'}).click();
     await page.getByRole('status').filter({hasText: 'judged in shadow'}).waitFor();
     await page.finish();
@@ -327,7 +329,7 @@ Object.assign(cases, {
       await page.goto(open + pages.learners);
       await page.getByRole('button', {name: 'Train and preview'}).click();
       const ready = page.getByText('They are ready');
-      for (let look = 0; !javaScriptEnabled && look < 100 && !await ready.count(); look++) await page.goto(page.url().split('#')[0]);
+      if (!javaScriptEnabled) await lookAgain(page, ready);
       await ready.waitFor();
       await page.getByRole('row', {name: /^Bad, taken for good/}).waitFor();
       if (javaScriptEnabled) await accessible(page, 'trained');
@@ -382,7 +384,7 @@ Object.assign(cases, {
     // Of the first three nobody has said anything; cid would publish the others.
     await keys('j', 'j', 'j', 'j', 'j', 'c');
     await status('It is yours.');
-    assert.equal(await focused(), before[4], 'the focus stays');
+    await becomes(focused, before[4], 'the focus stays');
     await keys('m');
     await page.keyboard.type('pxcr <b>said</b>');
     await accessible(page, 'commented');
@@ -390,13 +392,13 @@ Object.assign(cases, {
     await status('Your comment was added.');
     await page.getByText('pxcr <b>said</b>').waitFor();
     await keys('e', 'Escape');
-    assert.deepEqual(await page.evaluate(() => [document.activeElement.tagName, document.querySelectorAll('details[open]').length]), ['SUMMARY', 0]);
+    await becomes(() => page.evaluate(() => [document.activeElement.tagName, document.querySelectorAll('details[open]').length]), ['SUMMARY', 0]);
     await keys('r');
     await status('Others may have it again.');
     await keys('p');
     await status('Your vote decided it.');
-    assert.deepEqual(await ids(), before.filter(id => id !== before[4]));
-    assert.equal(await focused(), before[5], 'the next is in its place');
+    await becomes(ids, before.filter(id => id !== before[4]));
+    await becomes(focused, before[5], 'the next is in its place');
     await keys('Enter');
     await page.waitForURL(`**/console/reviews/${before[5]}?*`);
     await keys('x');
@@ -444,7 +446,7 @@ Object.assign(cases, {
     const mail = subject => fetch(`${open}/v1/decide?pipeline=mail`, {method: 'POST', headers: {'Content-Type': 'message/rfc822'}, body: `From: a@b.example\r\nSubject: ${subject}\r\n\r\n${subject}\r\n`});
     await mail('<img src=x onerror=alert(1)> new');
     await page.locator('table.decisions tr.fresh').filter({hasText: '<img src=x onerror=alert(1)> new'}).waitFor();
-    assert.equal(await page.locator('table.decisions tbody tr').count(), before + 1);
+    await becomes(() => page.locator('table.decisions tbody tr').count(), before + 1);
     await accessible(page, 'followed');
     await page.getByRole('button', {name: 'Pause'}).click();
     await page.getByRole('button', {name: 'Follow'}).waitFor();
@@ -453,14 +455,16 @@ Object.assign(cases, {
   async 'draws charts with values, in the colours of the page, and opens what is in a column'(browser) {
     const page = await opened(browser);
     await page.goto(open + pages.key);
-    assert.deepEqual(await page.locator('svg[data-plot]').evaluateAll(all => all.map(one => getComputedStyle(one).display)).then(all => [...new Set(all)]), ['none']);
-    const drawn = await page.locator('.drawn canvas').count();
+    await becomes(() => page.locator('svg[data-plot]').evaluateAll(all => [...new Set(all.map(one => getComputedStyle(one).display))]), ['none']);
+    const canvases = page.locator('.drawn canvas'), drawn = await canvases.count();
     assert(drawn >= 1, 'no chart is drawn');
-    const pixel = () => page.locator('.drawn canvas').first().evaluate(canvas => [...canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data].join());
-    const light = await pixel();
+    const drawing = () => canvases.first().evaluate(canvas => canvas.toDataURL());
+    const light = await drawing();
     await page.emulateMedia({colorScheme: 'dark'});
-    await page.waitForFunction(drawn => document.querySelectorAll('.drawn canvas').length === drawn, drawn);
-    assert.notEqual(await pixel(), light, 'the colours follow the page');
+    await assertChanges(drawing, light, 'the colours follow the page');
+    await becomes(() => canvases.count(), drawn);
+    await page.emulateMedia({colorScheme: 'light'});
+    await becomes(drawing, light, 'and go back');
     const over = page.locator('.drawn .u-over').first();
     const {width, height} = await over.boundingBox();
     // The newest columns are at the right.
@@ -479,7 +483,7 @@ Object.assign(cases, {
     await page.clock.install();
     await page.goto(open + '/console/');
     const all = page.getByRole('row').filter({hasText: 'accept'}).getByRole('cell').last();
-    const before = await all.innerText();
+    const shown = () => all.innerText(), before = await shown();
     await page.locator('#now a').first().focus();
     const focused = () => page.evaluate(() => document.activeElement.getAttribute('href'));
     const link = await focused();
@@ -487,8 +491,8 @@ Object.assign(cases, {
     const decide = () => fetch(`${open}/v1/decide?pipeline=web`, {method: 'POST', headers: {'Content-Type': 'text/plain'}, body: line});
     await decide();
     await page.clock.runFor(5500);
-    await assertChanges(all, before);
-    assert.equal(await focused(), link, 'the focus stays');
+    await assertChanges(shown, before);
+    await becomes(focused, link, 'the focus stays');
     const [drawn, wanted] = await page.evaluate(() => [
       document.querySelectorAll('.drawn canvas').length,
       [...document.querySelectorAll('svg[data-plot]')].filter(picture => JSON.parse(picture.dataset.plot).series.length).length,
@@ -496,13 +500,13 @@ Object.assign(cases, {
     assert.equal(drawn, wanted, 'a chart with something in it is drawn once');
     await accessible(page, 'refreshed');
     await page.getByRole('button', {name: 'Pause'}).click();
-    const paused = await all.innerText();
+    const paused = await shown();
     await decide();
     await page.clock.runFor(20_000);
-    assert.equal(await all.innerText(), paused);
+    assert.equal(await shown(), paused);
     await page.getByRole('button', {name: 'Go on'}).click();
     await page.clock.runFor(5500);
-    await assertChanges(all, paused);
+    await assertChanges(shown, paused);
     await page.finish();
   },
   async 'exports what is seen'(browser) {

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import {mkdirSync, readFileSync} from 'node:fs';
 import {createRequire} from 'node:module';
 import {join} from 'node:path';
+import {until} from '../browser_cases.mjs';
 
 export const asked = JSON.parse(process.argv[2]);
 const {chromium: program, packages, pictures} = asked;
@@ -41,9 +42,8 @@ export async function accessible(page, what) {
 }
 export async function fits(page, what) {
   const widths = () => page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
-  let [has, is] = await widths();
   // Charts are drawn anew for another width a little later.
-  for (const end = Date.now() + 30_000; has > is && Date.now() < end; [has, is] = await widths()) await page.waitForTimeout(50);
+  const [has, is] = await until(widths, ([has, is]) => has <= is);
   assert(has <= is, `${what}: ${has} of ${is} pixels wide`);
 }
 export async function picture(page, name) {
