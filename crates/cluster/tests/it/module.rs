@@ -1,8 +1,9 @@
 //! The suite over servers with the module `tollhouse`: what holds of cells that scripts keep holds of those in tables.
 
-use cluster::wire::{ClusterOpenError, WireClient};
+use cluster::wire::{ClusterOpenError, WireClient, WireSettings};
 use redis::cmd;
 
+use crate::proxy::{Network, Proxy};
 use crate::servers::{Cluster, are_there, module, wait, with_module};
 use crate::support::{WireNode, settings};
 
@@ -60,10 +61,9 @@ over_the_module! {
 }
 
 /// The error of a node that is opened over a cluster, as soon as there is one: servers do not know at once who has come back.
-fn refusal(cluster: &Cluster) -> String {
+fn refusal(settings: &WireSettings) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let open =
-        || runtime.block_on(WireClient::open(settings(cluster.addresses(), 1), runtime.handle().clone()));
+    let open = || runtime.block_on(WireClient::open(settings.clone(), runtime.handle().clone()));
     let mut said = None;
     wait("a node is refused", || {
         said = open().err().filter(|error| matches!(error, ClusterOpenError::Module { .. }));
@@ -94,7 +94,7 @@ fn a_cluster_stays_with_what_it_began_with() {
     assert_eq!(cmd("GET").arg(&names[0]).query::<String>(&mut direct).unwrap(), "3 1024");
     let Some(bare) = Cluster::single(&[]) else { return };
     bare.servers[0].cli(&["SET", &names[0], "3 1024"]);
-    let said = refusal(&bare);
+    let said = refusal(&settings(bare.addresses(), 1));
     for part in ["by the module `tollhouse`", &bare.servers[0].address(), "has no such module. Load it there"]
     {
         assert!(said.contains(part), "{said}");
@@ -114,10 +114,35 @@ fn a_replica_that_lost_the_module_is_named() {
         server.again();
         let address = server.address();
         cluster.settle();
-        let said = refusal(&cluster);
+        let said = refusal(&settings(cluster.addresses(), 1));
         assert!(said.contains(&format!("{address} has no such module")), "{said}");
         for other in cluster.servers.iter().filter(|other| other.address() != address) {
             assert!(!said.contains(&other.address()), "{said}");
         }
+    });
+}
+
+/// A node that is older than the module of one server, or newer: neither is let in, and both are named.
+#[test]
+fn a_module_of_another_version_is_named() {
+    with_module(|| {
+        let Some(cluster) = Cluster::unreplicated() else { return };
+        let proxy = Proxy::start(cluster.servers[1].address());
+        let reach = vec![(cluster.servers[1].address(), proxy.address.to_string())];
+        let through = WireSettings { reach, ..settings(cluster.addresses(), 1) };
+        proxy.set(Network::Newer);
+        // Nobody has agreed on tables yet: where not all servers have what a node asks for, scripts keep its statistics.
+        let scripts = WireSettings { prefix: "another".into(), ..through.clone() };
+        assert!(!WireNode::open(scripts).wire.has_tables());
+        proxy.set(Network::Whole);
+        assert!(WireNode::open(through.clone()).wire.has_tables());
+        proxy.set(Network::Newer);
+        let said = refusal(&through);
+        let address = cluster.servers[1].address();
+        let named = format!("{address} takes requests of version 2 to 3, and this node makes 1");
+        assert!(said.contains(&named), "{said}");
+        assert!(!said.contains(&cluster.servers[0].address()), "{said}");
+        proxy.set(Network::Whole);
+        assert!(WireNode::open(through).wire.has_tables());
     });
 }

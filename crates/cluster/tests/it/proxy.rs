@@ -16,7 +16,12 @@ pub(crate) enum Network {
     Deaf = 1,
     /// Connections end.
     Cut = 2,
+    /// All bytes arrive, but servers say that their modules take other requests, as newer ones may.
+    Newer = 3,
 }
+
+/// The versions of requests that modules take, as servers answer them: what they say, and what a newer one would say.
+const VERSIONS: [&[u8; 12]; 2] = [b"*2\r\n:1\r\n:1\r\n", b"*2\r\n:2\r\n:3\r\n"];
 
 /// A proxy before one server. Its threads end with the process.
 pub(crate) struct Proxy {
@@ -63,6 +68,11 @@ fn pass(mut from: TcpStream, mut to: TcpStream, is_answer: bool, network: &Atomi
             Ok(0) => break,
             Ok(_) if is_answer && state == Network::Deaf as u8 => has_lost = true,
             Ok(length) => {
+                if is_answer && state == Network::Newer as u8 {
+                    let [said, newer] = VERSIONS;
+                    let at = bytes[..length].windows(said.len()).position(|window| window == said);
+                    at.iter().for_each(|at| bytes[*at..][..newer.len()].copy_from_slice(newer));
+                }
                 if to.write_all(&bytes[..length]).is_err() {
                     break;
                 }

@@ -160,6 +160,27 @@ pub(crate) fn work(connection: &mut Connection, random: &mut Random, numbers: st
     }
 }
 
+/// Adds thousands of keys a batch to tables, one beside the other in memory: half of them go to tables that are to be let go.
+pub(crate) fn fill(connection: &mut Connection, random: &mut Random, numbers: std::ops::Range<u64>) {
+    let measures = measures();
+    let plan = CellPlan::new(&measures[1]).unwrap();
+    let keys = ["number", "writer", "table 1", "let go 1", "table 2", "let go 2"];
+    for number in numbers {
+        let now = Time(NOW + number as i64 * 7_000_000);
+        let mut batch =
+            RequestWriter::write((number, number - 1), &[7; 16], now - Span::hours(1), 10_000_000);
+        batch.form(&field(1, &measures[1]));
+        for _ in 0..2000 {
+            let shingle = Shingle(random.below(u64::MAX));
+            let table = 2 + random.below(4) as u16;
+            let place = CellPlace { form: 0, is_pair: false, table, shingle };
+            batch.merge(place, &words(&measures[1], &plan, now, random));
+        }
+        let answer: Value = call("TOLLHOUSE.WRITE", &keys, &batch.finish()).query(connection).unwrap();
+        assert!(matches!(&answer, Value::Array(parts) if parts[0] == Value::Int(0)), "{answer:?}");
+    }
+}
+
 pub(crate) fn digest(connection: &mut Connection) -> String {
     cmd("DEBUG").arg("DIGEST").query(connection).unwrap()
 }
