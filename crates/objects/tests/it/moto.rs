@@ -1,87 +1,22 @@
-//! Uploads to a server of S3's protocol: moto, in an environment of Python's own.
+//! Uploads to a server of S3's protocol.
 
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use event::Span;
 use objects::{BucketFilter, BucketJournal, ObjectBucket};
 
-use crate::python::python;
+use crate::moto_server::Moto;
 use crate::support::*;
 use crate::uploads::{KILLED_RECORDS, kill_while_uploading};
 
-/// A server with a bucket, which ends with this value.
-struct Moto {
-    process: Child,
-    port: u16,
-    python: PathBuf,
-}
-
-const SERVER: &str = "
-import sys, boto3
-from moto.server import ThreadedMotoServer
-server = ThreadedMotoServer(ip_address='127.0.0.1', port=int(sys.argv[1]), verbose=False)
-server.start()
-_, port = server.get_host_and_port()
-s3 = boto3.client('s3', endpoint_url=f'http://127.0.0.1:{port}', region_name='us-east-1',
-                  aws_access_key_id='k', aws_secret_access_key='s')
-s3.create_bucket(Bucket='tollhouse')
-print(port, flush=True)
-sys.stdin.read()
-";
-
-impl Moto {
-    fn start(port: u16) -> Option<Moto> {
-        let packages = ["moto[server]", "boto3", "duckdb", "polars", "pyarrow"];
-        let python = python("moto", &packages, "uploads to a server of S3's protocol")?;
-        let mut process = Command::new(&python)
-            .args(["-c", SERVER, &port.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let port = line.trim().parse().expect("a port");
-        Some(Moto { process, port, python })
-    }
-
-    fn end(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-impl Drop for Moto {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
-
-/// All in one process of its own, as an environment is that of all tests.
 #[test]
 fn a_server_of_s3s_protocol_has_all_rows_once() {
     const INSIDE: &str = "TOLLHOUSE_TEST_MOTO";
     if std::env::var_os(INSIDE).is_some() {
         return inside();
     }
-    let Some(moto) = Moto::start(0) else { return };
-    let ran = Command::new(std::env::current_exe().unwrap())
-        .args(["moto::a_server_of_s3s_protocol_has_all_rows_once", "--exact", "--nocapture"])
-        .env(INSIDE, moto.port.to_string())
-        .env("AWS_ENDPOINT", format!("http://127.0.0.1:{}", moto.port))
-        .env("AWS_ALLOW_HTTP", "true")
-        .env("AWS_ACCESS_KEY_ID", "k")
-        .env("AWS_SECRET_ACCESS_KEY", "s")
-        .env("AWS_REGION", "us-east-1")
-        .env("TOLLHOUSE_TEST_TABLES", &moto.python)
-        .output()
-        .unwrap();
-    let told = String::from_utf8_lossy(&ran.stdout);
-    print!("{told}");
-    assert!(ran.status.success(), "{told}{}", String::from_utf8_lossy(&ran.stderr));
+    let Some(moto) = Moto::start() else { return };
+    moto.run_again("moto::a_server_of_s3s_protocol_has_all_rows_once", INSIDE);
 }
 
 fn inside() {

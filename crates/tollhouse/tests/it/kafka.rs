@@ -118,19 +118,19 @@ impl Foreign {
 struct Follower {
     server: String,
     url: String,
-    /// The flags that say which share is followed.
-    share: Vec<&'static str>,
+    /// Flags that it has besides.
+    options: Vec<&'static str>,
     parent: TempDir,
 }
 
 impl Follower {
     fn new(server: &Server, url: String) -> Follower {
-        let (server, share) = (server.url.clone(), Vec::new());
-        Follower { server, url, share, parent: tempfile::tempdir().unwrap() }
+        let (server, options) = (server.url.clone(), Vec::new());
+        Follower { server, url, options, parent: tempfile::tempdir().unwrap() }
     }
 
-    fn of_share(self, share: &'static str) -> Follower {
-        Follower { share: vec!["--share", share], ..self }
+    fn with(self, options: &[&'static str]) -> Follower {
+        Follower { options: options.to_vec(), ..self }
     }
 
     fn position(&self) -> PathBuf {
@@ -141,7 +141,7 @@ impl Follower {
         let said = File::options().create(true).append(true).open(self.parent.path().join("said")).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_tollhouse"))
             .args(["follow", "--server", &self.server, &self.url])
-            .args(&self.share)
+            .args(&self.options)
             .arg("--position")
             .arg(self.position())
             .stdout(Stdio::null())
@@ -181,7 +181,7 @@ impl Follower {
         let position = self.position();
         let position = position.to_str().unwrap();
         let args = ["follow", "--once", "--server", &self.server, "--position", position, &self.url];
-        run([&args[..], &self.share].concat(), "").expect(0)
+        run([&args[..], &self.options].concat(), "").expect(0)
     }
 
     /// Waits until so many were seen.
@@ -220,12 +220,24 @@ impl Follower {
     }
 }
 
+/// Several batches are decided at once, in any order.
+const IN_FLIGHT: [&str; 2] = ["--in-flight", "3"];
+
 #[test]
 fn a_topic_is_consumed_once_whatever_is_killed() {
+    is_consumed_once(&[]);
+}
+
+#[test]
+fn a_topic_of_which_batches_are_in_flight_is_consumed_once_whatever_is_killed() {
+    is_consumed_once(&IN_FLIGHT);
+}
+
+fn is_consumed_once(options: &[&'static str]) {
     let data = Data::new(&["web"]);
     let server = Server::start(&data.path(), &[]);
     let broker = Broker::start(3);
-    let follower = Follower::new(&server, broker.url());
+    let follower = Follower::new(&server, broker.url()).with(options);
     let mut sent = 0;
     for _ in 0..3 {
         for partition in 0..3 {
@@ -255,7 +267,8 @@ fn a_topic_that_is_shared_is_consumed_once() {
     let data = Data::new(&["web"]);
     let server = Server::start(&data.path(), &[]);
     let broker = Broker::start(4);
-    let [one, other] = ["1/2", "2/2"].map(|share| Follower::new(&server, broker.url()).of_share(share));
+    let [one, other] =
+        ["1/2", "2/2"].map(|share| Follower::new(&server, broker.url()).with(&["--share", share]));
     // They go on where one alone has ended.
     let alone = Follower::new(&server, broker.url());
     (0..4).for_each(|partition| broker.append(partition, 51..53));
@@ -309,6 +322,15 @@ fn a_topic_that_is_shared_is_consumed_once() {
 
 #[test]
 fn a_topic_is_taken_whole_though_the_server_is_killed() {
+    is_taken_whole(&[]);
+}
+
+#[test]
+fn a_topic_of_which_batches_are_in_flight_is_taken_whole_though_the_server_is_killed() {
+    is_taken_whole(&IN_FLIGHT);
+}
+
+fn is_taken_whole(options: &[&str]) {
     let data = Data::new(&["web"]);
     let broker = Broker::start(3);
     let parent = tempfile::tempdir().unwrap();
@@ -316,6 +338,7 @@ fn a_topic_is_taken_whole_though_the_server_is_killed() {
         let child = Command::new(env!("CARGO_BIN_EXE_tollhouse"))
             .args(["follow", "--server", &server.url, &broker.url(), "--position"])
             .arg(parent.path().join("position"))
+            .args(options)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();

@@ -36,6 +36,9 @@ mod ledger_names;
 mod limits;
 mod live;
 mod logs;
+#[cfg(feature = "object-store")]
+#[path = "../../../objects/tests/it/moto_server.rs"]
+mod moto_server;
 mod nats;
 #[path = "../../../server/tests/it/npm.rs"]
 mod npm;

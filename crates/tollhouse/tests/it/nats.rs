@@ -21,7 +21,7 @@ use crate::program::{Data, Ran, Server, command, run, run_with};
 
 const STREAM: &str = "LOGS";
 /// The time to wait for what must come.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 /// Files of `nats/fixtures.py`.
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/nats");
 
@@ -164,16 +164,52 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
+/// Several batches are decided at once, in any order.
+const IN_FLIGHT: [&str; 2] = ["--in-flight", "3"];
+
 #[test]
 fn a_stream_of_nats_is_taken_whole_though_the_server_is_killed() {
+    is_taken_whole(&[]);
+}
+
+#[test]
+fn a_stream_of_nats_of_which_batches_are_in_flight_is_taken_whole_though_the_server_is_killed() {
+    is_taken_whole(&IN_FLIGHT);
+}
+
+fn is_taken_whole(options: &[&str]) {
     let Some(broker) = Broker::open() else { return };
     broker.make_stream();
     let data = Data::new(&["web"]);
     survives_kills(
         &data,
-        |server| start_follower(server, &broker.url(), &[]),
+        |server| start_follower(server, &broker.url(), options),
         |at| broker.publish(line(at % 60, &at.to_string())),
     );
+}
+
+/// Followers are killed while several of their batches are decided: what was not acknowledged comes again, and counts once.
+#[test]
+fn a_stream_of_nats_of_which_batches_are_in_flight_is_consumed_once() {
+    let Some(broker) = Broker::open() else { return };
+    broker.make_stream();
+    let data = Data::new(&["web"]);
+    let server = Server::start(&data.path(), &[]);
+    let mut sent = 0;
+    for round in 0..2 {
+        for at in 0..150 {
+            broker.publish(line(at % 60, &format!("{round}-{at}")));
+        }
+        sent += 150;
+        let before = seen(&server);
+        let child = start_follower(&server, &broker.url(), &IN_FLIGHT);
+        wait_until("nothing is taken", || seen(&server) > before);
+        end(child, Signal::KILL);
+    }
+    let child = start_follower(&server, &broker.url(), &IN_FLIGHT);
+    wait(&server, sent);
+    end(child, Signal::TERM);
+    assert_eq!(seen(&server), sent);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 #![cfg(feature = "object-store")]
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -9,6 +10,7 @@ use serde_json::{Value, json as object};
 
 #[cfg(feature = "cluster")]
 use crate::cluster::{node_with, wait_for_states};
+use crate::moto_server::Moto;
 #[cfg(feature = "cluster")]
 use crate::program::run;
 use crate::program::{Data, Server, corpus};
@@ -241,9 +243,29 @@ fn a_node_answers_for_what_its_journal_no_longer_keeps() {
 #[test]
 fn the_decisions_of_two_nodes_are_read_together() {
     let parent = tempfile::tempdir().unwrap();
-    let place = parent.path().join("bucket");
-    std::fs::create_dir(&place).unwrap();
-    let url = format!("file://{}", place.display());
+    let place = |name: &str| {
+        let place = parent.path().join(name);
+        std::fs::create_dir(&place).unwrap();
+        format!("file://{}", place.display())
+    };
+    are_read_together(&place("bucket"), &place("empty"));
+}
+
+#[test]
+fn the_decisions_of_two_nodes_are_read_together_from_a_server() {
+    const INSIDE: &str = "TOLLHOUSE_TEST_JOURNALS";
+    if std::env::var_os(INSIDE).is_some() {
+        return are_read_together("s3://tollhouse/some/where", "s3://tollhouse/empty");
+    }
+    let Some(moto) = Moto::start() else { return };
+    moto.run_again("objects::the_decisions_of_two_nodes_are_read_together_from_a_server", INSIDE);
+}
+
+fn ids_of<'a>(rows: impl IntoIterator<Item = &'a Value>) -> BTreeSet<&'a str> {
+    rows.into_iter().map(|row| row["id"].as_str().unwrap()).collect()
+}
+
+fn are_read_together(url: &str, empty: &str) {
     let settings = [format!("--set=journal.upload={url}"), "--set=journal.upload_every=1s".to_owned()];
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
     let [one, other] = [Data::new(&["mail"]), Data::new(&["mail"])];
@@ -270,25 +292,26 @@ fn the_decisions_of_two_nodes_are_read_together() {
         assert_eq!(metric(&server, "journal_upload_lag_seconds"), Some(0));
         assert_eq!(server.end(Signal::TERM), Some(0));
     }
-    let rows = one.run(&["export", "--journal", &url], "").expect(0).json();
-    let mut found: Vec<&str> = rows.iter().map(|row| row["id"].as_str().unwrap()).collect();
-    found.sort_unstable();
-    ids.sort_unstable();
-    assert_eq!(found, ids);
+    let rows = one.run(&["export", "--journal", url], "").expect(0).json();
+    assert_eq!(ids_of(&rows), ids.iter().map(String::as_str).collect());
     let labelled = rows.iter().filter(|row| row["label"] == "spam").count();
     assert_eq!(labelled, 2);
     for id in &ids {
-        let told = one.run(&["explain", "--journal", &url, "--json", id], "").expect(0).json().remove(0);
+        let told = one.run(&["explain", "--journal", url, "--json", id], "").expect(0).json().remove(0);
         assert_eq!(told["id"], id.as_str());
         assert!(told["facts"].as_object().is_some_and(|facts| facts.len() > 10), "{told}");
     }
-    let missing = one.run(&["explain", "--journal", &url, "0000000000000"], "").expect(2);
+    let missing = one.run(&["explain", "--journal", url, "0000000000000"], "").expect(2);
     assert!(missing.stderr.contains("no node has uploaded the decision"), "{}", missing.stderr);
-    let report = one.run(&["backtest", "--journal", &url, "--json"], "").expect(0).json().remove(0);
+    let report = one.run(&["backtest", "--journal", url, "--json"], "").expect(0).json().remove(0);
     assert_eq!((report["rows"].as_u64(), report["labelled"].as_u64()), (Some(5), Some(2)), "{report}");
+    // What is erased is gone from there, whichever node has decided it.
+    let from = rows[0]["mail.from"].as_str().unwrap();
+    one.run(&["erase", "--key", &format!("from={from}"), "--journal", url], "").expect(0);
+    let left = one.run(&["export", "--journal", url], "").expect(0).json();
+    let others = rows.iter().filter(|row| row["mail.from"] != from);
+    assert_eq!(ids_of(&left), ids_of(others));
     // Where nothing is.
-    let empty = parent.path().join("empty");
-    std::fs::create_dir(&empty).unwrap();
-    let empty = one.run(&["export", "--journal", &format!("file://{}", empty.display())], "").expect(2);
+    let empty = one.run(&["export", "--journal", empty], "").expect(2);
     assert!(empty.stderr.contains("no node has uploaded anything"), "{}", empty.stderr);
 }

@@ -157,7 +157,9 @@ fn remove(directory: &Path) {
 fn open(data: &Path) -> Result<Engine, CommandError> {
     let presets: Vec<_> = ["mail", "web"].into_iter().filter_map(preset::find).collect();
     let directory = Directory::create(data, &presets)?;
-    let flags = vec![("server.listen".to_owned(), "127.0.0.1:0".to_owned())];
+    // Nobody else waits for it, and a machine that does much else is no reason to show nothing.
+    let flags = [("server.listen", "127.0.0.1:0"), ("server.timeout", "2m")];
+    let flags = flags.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
     let config = Config::load(&directory.config_path(), &Overrides { flags, ..Overrides::default() });
     Engine::open(&directory, Plan::compile(&config)?).map_err(CommandError::new)
 }
