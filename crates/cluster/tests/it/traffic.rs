@@ -23,7 +23,7 @@ use stats::{Catalog, Ledger, ObserveRequest};
 use tempfile::TempDir;
 
 use crate::figures::{cpu, own_cpu, slot};
-use crate::servers::Cluster;
+use crate::servers::{Cluster, with_module};
 
 const SEEN: Kind = Kind(1);
 /// Draws that callers go round.
@@ -64,22 +64,28 @@ struct Workload {
 struct Draws {
     all: Arc<Vec<u32>>,
     at: usize,
+    /// Those ranks alone that leave this rest when divided by this.
+    share: (u32, u32),
     /// The number of times that the most frequent key was among them.
     first: u64,
 }
 
 impl Draws {
     fn next(&mut self) -> u32 {
-        let rank = self.all[self.at % DRAWS];
-        self.at += 1;
-        self.first += u64::from(rank == 0);
-        rank
+        loop {
+            let rank = self.all[self.at % DRAWS];
+            self.at += 1;
+            if rank % self.share.1 == self.share.0 {
+                self.first += u64::from(rank == 0);
+                return rank;
+            }
+        }
     }
 }
 
 /// The cost of one way of counting.
 struct Run {
-    name: &'static str,
+    name: String,
     events: f64,
     sent: u64,
     made: u64,
@@ -120,7 +126,7 @@ impl Bench {
     }
 
     fn draws(&self, caller: usize) -> Draws {
-        Draws { all: self.draws.clone(), at: caller * (DRAWS / 16), first: 0 }
+        Draws { all: self.draws.clone(), at: caller * (DRAWS / 16), share: (0, 1), first: 0 }
     }
 
     fn open(&self, number: u8) -> OpenNode {
@@ -178,7 +184,7 @@ impl Bench {
     /// Has callers call until the time is over; each call says how many commands it has sent.
     fn run<'a>(
         &mut self,
-        name: &'static str,
+        name: &str,
         events_a_call: f64,
         callers: Vec<Box<dyn FnMut() -> u64 + Send + 'a>>,
         mut after: impl FnMut() -> u64,
@@ -208,7 +214,7 @@ impl Bench {
         let seconds = begun.elapsed().as_secs_f64();
         calls.sort_unstable();
         Run {
-            name,
+            name: name.to_owned(),
             events: events_a_call * calls.len() as f64,
             sent,
             made: self.made() - made,
@@ -219,12 +225,17 @@ impl Bench {
         }
     }
 
-    /// Nodes that share all keys, and their callers.
-    fn nodes(&mut self, name: &'static str, nodes: &[OpenNode]) -> Run {
+    /// Nodes and their callers: they share all keys, or each has its own.
+    fn nodes(&mut self, name: &str, nodes: &[OpenNode], is_shared: bool) -> Run {
         let Workload { keys, events, callers } = self.workload;
         let sent =
             || nodes.iter().map(|each| each.wire.counters().commands.load(Ordering::Relaxed)).sum::<u64>();
         let mut draws: Vec<Draws> = (0..callers).map(|caller| self.draws(caller)).collect();
+        if !is_shared {
+            for (caller, draws) in draws.iter_mut().enumerate() {
+                draws.share = ((caller % nodes.len()) as u32, nodes.len() as u32);
+            }
+        }
         let each = draws.iter_mut().enumerate().map(|(caller, draws)| {
             let node = &nodes[caller % nodes.len()].node;
             Box::new(move || {
@@ -362,7 +373,24 @@ fn print(runs: &[Run], keys: usize) {
             call(99)
         );
     }
-    let [ours, .., one_by_one, pipelined] = runs else { return };
+}
+
+fn measure(workload: Workload) {
+    let Some(mut bench) = Bench::new(workload) else { return };
+    let mut nodes = vec![bench.open(1)];
+    bench.warm(&nodes[0]);
+    let mut runs = vec![bench.nodes("a node", &nodes, true)];
+    let metrics = nodes[0].node.metrics();
+    println!("a node: {metrics:?}");
+    nodes.push(bench.open(2));
+    bench.warm(&nodes[1]);
+    runs.push(bench.nodes("two nodes, all keys of both", &nodes, true));
+    drop(nodes);
+    bench.make_names();
+    runs.push(bench.one_by_one());
+    runs.push(bench.pipelined());
+    print(&runs, workload.keys);
+    let [ours, _, one_by_one, pipelined] = &runs[..] else { return };
     let sent = |run: &Run| run.sent as f64 / run.events;
     let speed = |run: &Run| run.events / run.seconds;
     println!(
@@ -371,23 +399,6 @@ fn print(runs: &[Run], keys: usize) {
         speed(ours) / speed(one_by_one),
         speed(ours) / speed(pipelined)
     );
-}
-
-fn measure(workload: Workload) {
-    let Some(mut bench) = Bench::new(workload) else { return };
-    let mut nodes = vec![bench.open(1)];
-    bench.warm(&nodes[0]);
-    let mut runs = vec![bench.nodes("a node", &nodes)];
-    let metrics = nodes[0].node.metrics();
-    println!("a node: {metrics:?}");
-    nodes.push(bench.open(2));
-    bench.warm(&nodes[1]);
-    runs.push(bench.nodes("two nodes, all keys of both", &nodes));
-    drop(nodes);
-    bench.make_names();
-    runs.push(bench.one_by_one());
-    runs.push(bench.pipelined());
-    print(&runs, workload.keys);
 }
 
 /// A message has forty keys.
@@ -402,4 +413,22 @@ fn shingler() {
 #[ignore = "prints figures for people"]
 fn antifraud() {
     measure(Workload { keys: 12, events: 5000, callers: 2 });
+}
+
+/// One to four nodes over servers with the module: each has its own keys, or all have all.
+#[test]
+#[ignore = "prints figures for people"]
+fn nodes() {
+    with_module(|| {
+        let Some(mut bench) = Bench::new(Workload { keys: 40, events: 1, callers: 12 }) else { return };
+        let (mut nodes, mut runs) = (Vec::new(), Vec::new());
+        for number in 1..=4 {
+            nodes.push(bench.open(number));
+            bench.warm(&nodes[nodes.len() - 1]);
+            for (keys, is_shared) in [("keys of its own", false), ("all keys", true)] {
+                runs.push(bench.nodes(&format!("{number} nodes, each with {keys}"), &nodes, is_shared));
+            }
+        }
+        print(&runs, 40);
+    });
 }
