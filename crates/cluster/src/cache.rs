@@ -25,7 +25,7 @@ use event::{Shingle, Time};
 use smallvec::SmallVec;
 use stats::CellPlan;
 
-use crate::cell::CellId;
+use crate::cell::{CellId, PlannedCell};
 use crate::cell_map::{CellMap, NO_HINT};
 use crate::chain::ChainId;
 use crate::delta::{CellDelta, CellOperation};
@@ -94,6 +94,8 @@ pub(crate) struct CacheEntry {
     /// Nobody else has it before it is cut.
     pub(crate) pending: Option<Arc<CellDelta>>,
     pub(crate) flight: Option<Arc<InFlightCall>>,
+    /// True if it is among those of its partition that are to be read anew.
+    pub(crate) is_aging: bool,
     /// The last request that has looked at it.
     stamp: u64,
     was_used: bool,
@@ -114,6 +116,7 @@ impl CacheEntry {
             sent: None,
             pending: None,
             flight: None,
+            is_aging: false,
             stamp: 0,
             was_used: false,
         }
@@ -376,6 +379,18 @@ impl CacheShard {
         let taken = entry.arrive(number, words, asked, link);
         *bytes = (*bytes + entry.bytes()).saturating_sub(before);
         taken
+    }
+
+    /// Has a cell, whose image is answered meanwhile, be read anew together with others of its partition, by a time.
+    pub(crate) fn age(&mut self, cell: PlannedCell, part: usize, by: Duration) {
+        let CacheShard { cells, parts, .. } = self;
+        let (Some(entry), Some(part)) = (cells.at_mut(cell.hint as usize), parts.get_mut(part)) else {
+            return;
+        };
+        part.refresh_by = if part.aging.is_empty() { by } else { part.refresh_by.min(by) };
+        if !std::mem::replace(&mut entry.is_aging, true) {
+            part.aging.push(cell);
+        }
     }
 
     /// Lets no image of a partition be used that was asked for before this.

@@ -31,3 +31,11 @@ impl CellId {
         self.shingle ^ kind.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 }
+
+/// A cell that is to be read, and where its entry was.
+#[derive(Clone, Copy)]
+pub(crate) struct PlannedCell {
+    pub(crate) id: CellId,
+    pub(crate) form: u32,
+    pub(crate) hint: u32,
+}

@@ -263,6 +263,7 @@ impl ClusterCore {
             let inner = self.clone();
             self.environment.spawn(Box::pin(async move { inner.send(outgoing).await }));
         }
+        self.refresh(now);
         self.share_sightings(now);
         self.recover();
         self.resolve(now);

@@ -7,12 +7,15 @@ use std::time::Duration;
 use stats::Quality;
 
 use crate::cache::{CacheEntry, CacheShard};
-use crate::cell::CellId;
+use crate::cell::{CellId, PlannedCell};
 use crate::cell_map::NO_HINT;
 use crate::in_flight::InFlightCall;
 use crate::partition::PartitionState;
 use crate::remote::Partition;
 use crate::sighting::{SketchLook, SketchRead};
+
+/// The most cells that are read anew along with one that is waited for.
+const ALONG_MAX: usize = 64;
 
 /// Cells that one call is to read.
 #[derive(Default)]
@@ -32,14 +35,6 @@ pub(crate) struct PlannedPartition {
     pub(crate) places: Vec<SketchRead>,
     /// The last batch that the cluster had acknowledged before.
     pub(crate) acknowledged: u64,
-}
-
-/// A cell that is to be read, and where its entry was.
-#[derive(Clone, Copy)]
-pub(crate) struct PlannedCell {
-    pub(crate) id: CellId,
-    pub(crate) form: u32,
-    pub(crate) hint: u32,
 }
 
 impl PlannedReads {
@@ -76,6 +71,40 @@ impl PlannedReads {
         planned.cells.push(cell);
     }
 
+    /// Reads a cell anew that was to be, unless it was read meanwhile, or nobody has it any more.
+    pub(crate) fn refresh(
+        &mut self,
+        shard: &mut CacheShard,
+        (cell, part): (PlannedCell, usize),
+        age: &ImageAge,
+    ) {
+        let Some(entry) = shard.get_mut_at(cell.id, cell.hint as usize) else { return };
+        if entry.form != cell.form {
+            return;
+        }
+        entry.is_aging = false;
+        let (link, read_at) = (entry.link, entry.read_at);
+        if entry.image.is_none() || entry.flying().is_some() {
+            return;
+        }
+        let Some(part) = shard.parts.get(part) else { return };
+        if read_at >= age.oldest && part.chain.as_of(link, read_at) >= age.aging {
+            return;
+        }
+        let Some(planned) = self.part(part) else { return };
+        planned.cells.push(cell);
+        if let Some(entry) = shard.get_mut_at(cell.id, cell.hint as usize) {
+            entry.flight = Some(self.flight.clone());
+        }
+    }
+
+    /// Reads those of a partition anew that are to be, unless somebody would wait for very many.
+    fn take_along(&mut self, shard: &mut CacheShard, at: usize, age: &ImageAge) {
+        let Some(part) = shard.parts.get_mut(at).filter(|part| part.aging.len() <= ALONG_MAX) else { return };
+        let aging = std::mem::take(&mut part.aging);
+        aging.into_iter().for_each(|cell| self.refresh(shard, (cell, at), age));
+    }
+
     /// Asks only who has written last.
     fn check(&mut self, part: &mut PartitionState) {
         part.looking = Some(self.flight.clone());
@@ -83,10 +112,38 @@ impl PlannedReads {
     }
 }
 
+/// The times until which images that are to be read anew wait for others of their partition.
+#[derive(Clone, Copy)]
+pub(crate) struct RefreshTimes {
+    /// The age until which those wait that are not old yet.
+    pub(crate) fresh_for: Duration,
+    /// The present, at which those are due that are old and do not lag yet.
+    pub(crate) now: Duration,
+    /// The time until which those wait that lag already.
+    pub(crate) soon: Duration,
+}
+
+impl RefreshTimes {
+    fn until(&self, as_of: Duration, age: &ImageAge) -> Duration {
+        if as_of >= age.soft {
+            as_of + self.fresh_for
+        } else if as_of >= age.exact {
+            self.now
+        } else {
+            self.soon
+        }
+    }
+}
+
 /// The ages that images may have.
 #[derive(Clone, Copy)]
 pub(crate) struct ImageAge {
-    /// Images that were asked for before this are read anew while they are answered.
+    /// Images that were asked for before this, and that others may have changed, are to be read anew, with others of their
+    /// partition.
+    pub(crate) aging: Duration,
+    /// The times until which they wait; `None` where each is read by itself at once, as none is to be answered for long enough.
+    pub(crate) gathering: Option<RefreshTimes>,
+    /// Images that were asked for before this are old: they are read anew while they are answered.
     pub(crate) soft: Duration,
     /// Images that were asked for before this are said to lag: nobody is about to say who has written since.
     pub(crate) exact: Duration,
@@ -144,13 +201,19 @@ impl CacheLookup {
         let (place, entry, as_of) = shard.entry_at((id, NO_HINT), form, part, stamp);
         let hint = place as u32;
         let (is_usable, is_recent) = (age.is_usable(entry, as_of), entry.read_at >= age.oldest);
-        if is_usable && is_recent && as_of >= age.soft {
+        if is_usable && is_recent && as_of >= age.aging {
             self.hits += 1;
             return hint;
         }
+        let is_fresh = is_recent && as_of >= age.soft;
         let (flying, link) = (entry.flying().cloned(), entry.link);
+        let is_sketched = sketch.is_some() && !entry.holds();
         let cell = (PlannedCell { id, form, hint }, part);
         if is_usable && is_recent && shard.goes_on(link, part) {
+            if is_fresh {
+                self.hits += 1;
+                return hint;
+            }
             let Some(part) = shard.parts.get_mut(part) else { return hint };
             if part.answers_by(age.answered_by) {
                 self.hits += 1;
@@ -161,9 +224,15 @@ impl CacheLookup {
                 self.old.check(part);
             }
         } else if is_usable {
-            self.soft_hits += 1;
-            if flying.is_none() {
-                self.old.push(shard, cell, sketch);
+            match is_fresh {
+                true => self.hits += 1,
+                false => self.soft_hits += 1,
+            }
+            match age.gathering.filter(|_| !is_sketched) {
+                _ if flying.is_some() => {}
+                Some(gathering) => shard.age(cell.0, part, gathering.until(as_of, age)),
+                None if is_fresh => {}
+                None => self.old.push(shard, cell, sketch),
             }
         } else {
             self.misses += 1;
@@ -175,7 +244,10 @@ impl CacheLookup {
                         self.flights.push(flight);
                     }
                 }
-                None => self.missing.push(shard, cell, sketch),
+                None => {
+                    self.missing.push(shard, cell, sketch);
+                    self.missing.take_along(shard, part, age);
+                }
             }
         }
         hint

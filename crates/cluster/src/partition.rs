@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 
-use crate::cell::CellId;
+use crate::cell::{CellId, PlannedCell};
 use crate::chain::WriterChain;
 use crate::delta::CellDelta;
 use crate::in_flight::InFlightCall;
@@ -58,6 +58,10 @@ pub(crate) struct PartitionState {
     pub(crate) chain: WriterChain,
     /// The call that asks only that.
     pub(crate) looking: Option<Arc<InFlightCall>>,
+    /// Cells that are to be read anew together, as others may have changed them.
+    pub(crate) aging: Vec<PlannedCell>,
+    /// The time by which they are.
+    pub(crate) refresh_by: Duration,
     /// Cells with pending additions, and where their entries were.
     pub(crate) dirty: Vec<(CellId, u32)>,
     pub(crate) pending_bytes: usize,
@@ -94,6 +98,8 @@ impl PartitionState {
             is_known: false,
             chain: WriterChain::default(),
             looking: None,
+            aging: Vec::new(),
+            refresh_by: Duration::ZERO,
             dirty: Vec::new(),
             pending_bytes: 0,
             orphans: Vec::new(),

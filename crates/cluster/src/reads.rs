@@ -1,15 +1,18 @@
-//! Images come from the cluster: what is missing is asked for at once, what is old while older answers go out. Of
-//! images whose partition may not have changed only that is asked.
+//! Images come from the cluster. What is missing is asked for at once. What others may have changed is read anew while older
+//! answers go out, when enough of a partition has gathered, or along with what is missing. Of images whose partition may not have
+//! changed only that is asked.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::catalog::ClusterCatalog;
+use crate::cell::PlannedCell;
 use crate::chain::ChainId;
 use crate::core::ClusterCore;
 use crate::in_flight::InFlightGuard;
-use crate::lookup::{CacheLookup, ImageAge, PlannedCell, PlannedPartition, PlannedReads};
+use crate::lookup::{CacheLookup, ImageAge, PlannedPartition, PlannedReads, RefreshTimes};
 use crate::remote::{CellForm, PartitionRead, RemoteCell};
 use crate::sighting::SketchRead;
 
@@ -17,13 +20,61 @@ use crate::sighting::SketchRead;
 /// and people change cells by hand.
 const OLDEST: Duration = Duration::from_secs(600);
 
+/// The parts of the time for which images are fresh, at whose end they gather with others of their partition to be read anew in
+/// one command: where several nodes write to a partition, nearly every image that is used is. Of old ones somebody was told what
+/// others may have changed since, so they are read sooner.
+const GATHERED: u32 = 2;
+const GATHERED_OLD: u32 = 4;
+
 impl ClusterCore {
+    /// Reads anew what has aged.
+    pub(crate) fn refresh(self: &Arc<ClusterCore>, now: Duration) {
+        if self.is_draining.load(Ordering::Acquire) {
+            return;
+        }
+        let age = self.age(now);
+        // None waits for a shard that does not answer.
+        let mut by_shard: BTreeMap<usize, PlannedReads> = BTreeMap::new();
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            for at in 0..shard.parts.len() {
+                let part = &mut shard.parts[at];
+                if part.aging.is_empty() || now < part.refresh_by {
+                    continue;
+                }
+                let (partition, aging) = (part.partition, std::mem::take(&mut part.aging));
+                let reads = by_shard.entry(self.remote.shard(partition)).or_default();
+                aging.into_iter().for_each(|cell| reads.refresh(&mut shard, (cell, at), &age));
+            }
+        }
+        let catalog = self.catalog();
+        by_shard.into_values().for_each(|reads| self.begin(reads, &catalog));
+    }
+
+    /// Reads what is wanted, while others go on.
+    fn begin(self: &Arc<ClusterCore>, wanted: PlannedReads, catalog: &Arc<ClusterCatalog>) {
+        if wanted.is_empty() {
+            return;
+        }
+        let (inner, catalog) = (self.clone(), catalog.clone());
+        let landing = InFlightGuard(wanted.flight.clone());
+        self.environment.spawn(Box::pin(async move {
+            inner.fetch(wanted, &catalog).await;
+            drop(landing);
+        }));
+    }
+
     pub(crate) fn age(&self, now: Duration) -> ImageAge {
         let settings = &self.settings;
-        // What is not asked for because a write is about to answer it, that write, and this call's own reading.
-        let slack = (3 * self.pause()).saturating_add(settings.within.saturating_mul(2));
+        // What is not asked for because a write is about to answer it, that write, the next tick, and the reading.
+        let slack = (4 * self.pause()).saturating_add(settings.within.saturating_mul(2));
         let exact_for = settings.fresh_for.saturating_add(slack);
+        // Who gathers is looked at with each tick.
+        let [gather, soon] = [GATHERED, GATHERED_OLD].map(|parts| settings.fresh_for / parts);
+        let gathers = soon >= self.pause();
         ImageAge {
+            aging: now.saturating_sub(settings.fresh_for - if gathers { gather } else { Duration::ZERO }),
+            gathering: gathers.then(|| RefreshTimes { fresh_for: settings.fresh_for, now, soon: now + soon }),
             soft: now.saturating_sub(settings.fresh_for),
             exact: now.saturating_sub(exact_for),
             hard: now.saturating_sub(settings.stale_for),
@@ -42,16 +93,7 @@ impl ClusterCore {
         let CacheLookup { missing, old, flights, .. } = lookup;
         let (flight, was_void) = (missing.flight.clone(), missing.was_void.clone());
         let is_needed = !missing.is_empty();
-        for wanted in [missing, old] {
-            if !wanted.is_empty() {
-                let (inner, catalog) = (self.clone(), catalog.clone());
-                let landing = InFlightGuard(wanted.flight.clone());
-                self.environment.spawn(Box::pin(async move {
-                    inner.fetch(wanted, &catalog).await;
-                    drop(landing);
-                }));
-            }
-        }
+        [missing, old].into_iter().for_each(|wanted| self.begin(wanted, catalog));
         if is_needed {
             flight.wait().await;
         }

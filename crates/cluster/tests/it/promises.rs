@@ -77,12 +77,17 @@ impl TestEnvironment {
     }
 
     fn ask(&self, node: &Arc<Cluster>, observation: Observation) -> Result<ObserveOutcome, LedgerError> {
+        self.ask_all(node, vec![observation]).map(|outcomes| outcomes.outcomes().next().unwrap())
+    }
+
+    fn ask_all(
+        &self,
+        node: &Arc<Cluster>,
+        observations: Vec<Observation>,
+    ) -> Result<ObserveOutcomes, LedgerError> {
         let node = node.clone();
         let asked = async move {
-            let outcomes = node
-                .observe(&[ObserveRequest { observations: vec![observation], ..ObserveRequest::default() }])
-                .await?;
-            Ok(outcomes.outcomes().next().unwrap())
+            node.observe(&[ObserveRequest { observations, ..ObserveRequest::default() }]).await
         };
         self.simulated.run(0, SECOND, asked).expect("an answer")
     }
@@ -127,6 +132,40 @@ fn what_another_node_adds_is_seen_in_time() {
     }
 }
 
+/// Keys that two nodes change all the time are read anew by each, many in one call, and none of them is said to lag.
+#[test]
+fn what_several_nodes_change_is_read_together() {
+    let environment = TestEnvironment::new();
+    let nodes = [1, 2].map(|number| environment.node(number));
+    let keys = || (0..200).map(|number| key(DAY, number));
+    let figures = || nodes.each_ref().map(|node| (node.metrics().reads, node.metrics().read_calls));
+    let mut before = figures();
+    for step in 0..80 {
+        for node in &nodes {
+            let observations = keys().map(|key| add(key, at(1000), [(0, 1)])).collect();
+            let outcomes = environment.ask_all(node, observations).unwrap();
+            let qualities = outcomes.outcomes().flat_map(|outcome| outcome.readings).map(|told| told.quality);
+            // At first nobody knows anything.
+            assert!(
+                step == 0 || qualities.into_iter().all(|quality| quality == Quality::Exact),
+                "step {step}"
+            );
+        }
+        if step == 30 {
+            before = figures();
+        }
+        environment.simulated.run_for(Duration::from_millis(100));
+    }
+    for ((reads, calls), (reads_before, calls_before)) in figures().into_iter().zip(before) {
+        let (reads, calls) = (reads - reads_before, calls - calls_before);
+        assert!(reads >= 200 * 4, "{reads}: each is read about once in the time for which it is fresh");
+        assert!(calls * 5 <= reads, "{reads} in {calls} calls");
+    }
+    nodes.iter().for_each(|node| environment.drain(node));
+    let third = environment.node(3);
+    keys().for_each(|key| assert_eq!(environment.sum(&third, key), 2 * 80));
+}
+
 #[test]
 fn readings_say_when_they_may_lack_what_others_have_added() {
     let environment = TestEnvironment::new();
@@ -140,10 +179,11 @@ fn readings_say_when_they_may_lack_what_others_have_added() {
     assert_eq!(read(&asking, idle), (Quality::Exact, 0), "it was just asked for");
     environment.ask(&adding, add(idle, at(1000), [(0, 1)])).unwrap();
     environment.simulated.run_for(2 * flush_every);
-    let exact_for = fresh_for + 3 * (flush_every / 16) + 2 * WITHIN;
+    let exact_for = fresh_for + 4 * (flush_every / 16) + 2 * WITHIN;
     environment.simulated.run_for(exact_for + Duration::from_millis(1));
     assert_eq!(read(&asking, idle), (Quality::Lagging, 0), "it is read anew meanwhile");
-    environment.simulated.run_for(2 * WITHIN);
+    // With others of its partition, for which it waits a while.
+    environment.simulated.run_for(fresh_for / 4 + flush_every / 16 + WITHIN);
     assert_eq!(read(&asking, idle), (Quality::Exact, 1));
     // A node that is alone in its partitions knows that nobody has written, and reads nothing again.
     let keys = || (0..40).map(|number| key(DAY, 100 + number));

@@ -64,7 +64,7 @@ struct Workload {
 struct Draws {
     all: Arc<Vec<u32>>,
     at: usize,
-    /// Those ranks alone that leave this rest when divided by this.
+    /// The ranks that it may draw: those that leave this rest when they are divided by this.
     share: (u32, u32),
     /// The number of times that the most frequent key was among them.
     first: u64,
@@ -139,7 +139,6 @@ impl Bench {
         let wire = runtime.block_on(WireClient::open(settings.clone(), runtime.clone())).unwrap();
         let options = cluster::ClusterSettings {
             durability: "1s".parse().unwrap(),
-            within: Duration::from_secs(10),
             cache_bytes: 1 << 30,
             ..cluster::ClusterSettings::new(settings.partitions)
         };
