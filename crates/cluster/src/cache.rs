@@ -447,6 +447,11 @@ impl CacheShard {
         self.cells.iter_mut()
     }
 
+    /// The number of entries.
+    pub(crate) fn entries(&self) -> usize {
+        self.cells.len()
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -198,7 +198,7 @@ impl Cluster {
             let shard = shard.lock();
             metrics.evictions += shard.evictions;
             metrics.sightings_dropped += shard.sightings.dropped;
-            metrics.entries += shard.iter().count() as u64;
+            metrics.entries += shard.entries() as u64;
             metrics.cache_bytes += shard.bytes() as u64;
             for part in &shard.parts {
                 metrics.pending_bytes += part.pending_bytes as u64;

@@ -112,25 +112,24 @@ impl PlannedReads {
     }
 }
 
-/// The times until which images that are to be read anew wait for others of their partition.
+/// How long images that are to be read anew wait for others of their partition.
 #[derive(Clone, Copy)]
-pub(crate) struct RefreshTimes {
+pub(crate) struct GatheringTimes {
     /// The age until which those wait that are not old yet.
     pub(crate) fresh_for: Duration,
-    /// The present, at which those are due that are old and do not lag yet.
-    pub(crate) now: Duration,
-    /// The time until which those wait that lag already.
-    pub(crate) soon: Duration,
+    /// The time for which those wait that lag already. Those that are old and do not lag yet do not wait.
+    pub(crate) lagging_for: Duration,
 }
 
-impl RefreshTimes {
+impl GatheringTimes {
+    /// The time until which an image waits that is what the cluster had at a time.
     fn until(&self, as_of: Duration, age: &ImageAge) -> Duration {
         if as_of >= age.soft {
             as_of + self.fresh_for
         } else if as_of >= age.exact {
-            self.now
+            age.now
         } else {
-            self.soon
+            age.now + self.lagging_for
         }
     }
 }
@@ -138,11 +137,13 @@ impl RefreshTimes {
 /// The ages that images may have.
 #[derive(Clone, Copy)]
 pub(crate) struct ImageAge {
+    /// The present.
+    pub(crate) now: Duration,
     /// Images that were asked for before this, and that others may have changed, are to be read anew, with others of their
     /// partition.
     pub(crate) aging: Duration,
-    /// The times until which they wait; `None` where each is read by itself at once, as none is to be answered for long enough.
-    pub(crate) gathering: Option<RefreshTimes>,
+    /// How long they wait; `None` where each is read by itself at once, as none is to be answered for long enough.
+    pub(crate) gathering: Option<GatheringTimes>,
     /// Images that were asked for before this are old: they are read anew while they are answered.
     pub(crate) soft: Duration,
     /// Images that were asked for before this are said to lag: nobody is about to say who has written since.

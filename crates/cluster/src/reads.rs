@@ -12,7 +12,7 @@ use crate::cell::PlannedCell;
 use crate::chain::ChainId;
 use crate::core::ClusterCore;
 use crate::in_flight::InFlightGuard;
-use crate::lookup::{CacheLookup, ImageAge, PlannedPartition, PlannedReads, RefreshTimes};
+use crate::lookup::{CacheLookup, GatheringTimes, ImageAge, PlannedPartition, PlannedReads};
 use crate::remote::{CellForm, PartitionRead, RemoteCell};
 use crate::sighting::SketchRead;
 
@@ -70,11 +70,12 @@ impl ClusterCore {
         let slack = (4 * self.pause()).saturating_add(settings.within.saturating_mul(2));
         let exact_for = settings.fresh_for.saturating_add(slack);
         // Who gathers is looked at with each tick.
-        let [gather, soon] = [GATHERED, GATHERED_OLD].map(|parts| settings.fresh_for / parts);
-        let gathers = soon >= self.pause();
+        let [gather_for, lagging_for] = [GATHERED, GATHERED_OLD].map(|parts| settings.fresh_for / parts);
+        let gathers = lagging_for >= self.pause();
         ImageAge {
-            aging: now.saturating_sub(settings.fresh_for - if gathers { gather } else { Duration::ZERO }),
-            gathering: gathers.then(|| RefreshTimes { fresh_for: settings.fresh_for, now, soon: now + soon }),
+            now,
+            aging: now.saturating_sub(settings.fresh_for - if gathers { gather_for } else { Duration::ZERO }),
+            gathering: gathers.then_some(GatheringTimes { fresh_for: settings.fresh_for, lagging_for }),
             soft: now.saturating_sub(settings.fresh_for),
             exact: now.saturating_sub(exact_for),
             hard: now.saturating_sub(settings.stale_for),

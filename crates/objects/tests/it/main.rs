@@ -1,5 +1,6 @@
 //! Uploads and reads, from outside.
 
+mod cut;
 #[path = "../../../server/tests/it/installing.rs"]
 mod installing;
 mod moto;

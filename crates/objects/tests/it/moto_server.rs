@@ -9,7 +9,7 @@ use crate::python::python;
 /// A server with the bucket `tollhouse`, which ends with this value.
 pub(crate) struct Moto {
     process: Child,
-    port: u16,
+    pub(crate) port: u16,
     /// An interpreter that has the clients of S3, too.
     pub(crate) python: PathBuf,
 }
@@ -48,10 +48,15 @@ impl Moto {
     /// Runs a test of this program once more, in a process that reaches the server by its environment, which is that of all tests
     /// of a process. `inside` names what tells it from the first.
     pub(crate) fn run_again(&self, test: &str, inside: &str) {
+        self.run_again_through(self.port, test, inside);
+    }
+
+    /// The same, through a port that leads to the server.
+    pub(crate) fn run_again_through(&self, port: u16, test: &str, inside: &str) {
         let ran = Command::new(std::env::current_exe().unwrap())
             .args([test, "--exact", "--nocapture"])
-            .env(inside, self.port.to_string())
-            .env("AWS_ENDPOINT", format!("http://127.0.0.1:{}", self.port))
+            .env(inside, port.to_string())
+            .env("AWS_ENDPOINT", format!("http://127.0.0.1:{port}"))
             .env("AWS_ALLOW_HTTP", "true")
             .env("AWS_ACCESS_KEY_ID", "k")
             .env("AWS_SECRET_ACCESS_KEY", "s")

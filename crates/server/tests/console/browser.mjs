@@ -90,7 +90,7 @@ Object.assign(cases, {
     const gone = async () => {
       await page.keyboard.press('g');
       await page.keyboard.press('r');
-      return page.waitForURL('**/console/rules', {timeout: 5000}).then(() => true, () => false);
+      return page.waitForURL('**/console/rules', {timeout: 20_000}).then(() => true, () => false);
     };
     assert(await until(gone, gone => gone), page.url());
     await page.keyboard.press('j');
