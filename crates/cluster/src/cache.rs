@@ -263,6 +263,11 @@ impl CacheShard {
         self.get_mut_at(id, NO_HINT)
     }
 
+    /// Returns where the entry of a cell is, looking first where it was.
+    pub(crate) fn place(&self, id: CellId, hint: usize) -> Option<usize> {
+        self.cells.place(id, hint)
+    }
+
     /// The entry of a cell that was at a place.
     pub(crate) fn get_mut_at(&mut self, id: CellId, hint: usize) -> Option<&mut CacheEntry> {
         self.cells.at_mut(self.cells.place(id, hint)?)

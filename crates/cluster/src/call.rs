@@ -3,24 +3,28 @@
 use stats::{Observation, ObserveRequest, Origin};
 
 use crate::catalog::{ClusterCatalog, ClusterStatistic};
+use crate::cell::CellId;
 
-/// An observation of a call.
+/// An observation of a call, with what is asked of it first: of many thousands in the order of partitions each lies elsewhere
+/// in memory.
 #[derive(Clone, Copy)]
-pub(crate) struct CallObservation {
+pub(crate) struct CallObservation<'a> {
+    pub(crate) observation: &'a Observation,
+    pub(crate) id: CellId,
     pub(crate) request: u32,
-    pub(crate) observation: u32,
     /// Among those of all requests.
     pub(crate) reading: u32,
     pub(crate) plan: u16,
     pub(crate) partition: u16,
     pub(crate) shard: u16,
+    pub(crate) origin: Origin,
 }
 
 /// Requests that fit the catalog, with what they look at.
 pub(crate) struct ObserveCall<'a> {
     pub(crate) requests: &'a [ObserveRequest],
-    /// The places of the observations, by partition and so by shard; in the order of the requests within each.
-    pub(crate) places: Vec<CallObservation>,
+    /// The observations, by partition and so by shard; in the order of the requests within each.
+    pub(crate) places: Vec<CallObservation<'a>>,
 }
 
 impl ObserveCall<'_> {
@@ -32,17 +36,7 @@ impl ObserveCall<'_> {
     ) -> impl Iterator<Item = (usize, u32, &'c ClusterStatistic, &'c Observation)> {
         self.places.iter().filter_map(|place| {
             let planned = catalog.plans.get(usize::from(place.plan)).filter(|planned| planned.is_exact)?;
-            Some((place.request as usize, place.reading, planned, place.of(self.requests)?))
+            Some((place.request as usize, place.reading, planned, place.observation))
         })
-    }
-}
-
-impl CallObservation {
-    pub(crate) fn of<'a>(&self, requests: &'a [ObserveRequest]) -> Option<&'a Observation> {
-        requests.get(self.request as usize)?.observations.get(self.observation as usize)
-    }
-
-    pub(crate) fn origin(&self, requests: &[ObserveRequest]) -> Origin {
-        requests.get(self.request as usize).map_or(Origin::Look, |request| request.origin)
     }
 }

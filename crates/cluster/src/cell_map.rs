@@ -11,8 +11,8 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::cell::CellId;
 
-/// The hint of who does not know where a cell was.
-pub(crate) const NO_HINT: usize = usize::MAX;
+/// The hint of who does not know where a cell was: none lies there.
+pub(crate) const NO_HINT: usize = u32::MAX as usize;
 
 /// The places of a block.
 const BLOCK: usize = 256;
@@ -77,7 +77,8 @@ impl<T> CellMap<T> {
             index.insert_unique(hasher.hash_one(id.mixed()), place as u32, hash);
             place
         });
-        let (_, found) = self.blocks[place / BLOCK][place % BLOCK].as_mut().expect("it was found or put there");
+        let (_, found) =
+            self.blocks[place / BLOCK][place % BLOCK].as_mut().expect("it was found or put there");
         (place, found)
     }
 

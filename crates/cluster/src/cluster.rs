@@ -24,6 +24,7 @@ use stats::{
 use crate::cache::CacheShard;
 use crate::catalog::{ClusterCatalog, CompiledForm};
 use crate::cell::CellId;
+use crate::cell_map::NO_HINT;
 use crate::core::{ClusterCore, ClusterSettings, RunningCalls};
 use crate::environment::Environment;
 use crate::erase::erase;
@@ -289,7 +290,7 @@ impl ClusterCore {
                 // What is claimed and what exact limits are asked does not go through the cache.
                 entry.image = None;
             }
-            lookup.look(&mut shard, (id, form), None, &age, run.stamp);
+            lookup.look(&mut shard, ((id, NO_HINT), form), None, &age, run.stamp);
         }
         self.read(lookup, &catalog).await;
         let mut shard = self.shards[shard].lock();

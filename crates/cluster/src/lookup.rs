@@ -8,7 +8,6 @@ use stats::Quality;
 
 use crate::cache::{CacheEntry, CacheShard};
 use crate::cell::{CellId, PlannedCell};
-use crate::cell_map::NO_HINT;
 use crate::in_flight::InFlightCall;
 use crate::partition::PartitionState;
 use crate::remote::Partition;
@@ -189,17 +188,18 @@ pub(crate) struct CacheLookup {
 }
 
 impl CacheLookup {
-    /// Looks up one cell, and where it is read the sketch before it. Answers where its entry is.
+    /// Looks up one cell of a form, which may have been at a place, and where it is read the sketch before it. Answers where its
+    /// entry is.
     pub(crate) fn look(
         &mut self,
         shard: &mut CacheShard,
-        (id, form): (CellId, u32),
+        ((id, hint), form): ((CellId, usize), u32),
         sketch: Option<SketchLook<'_>>,
         age: &ImageAge,
         stamp: u64,
     ) -> u32 {
         let part = shard.part_of(id);
-        let (place, entry, as_of) = shard.entry_at((id, NO_HINT), form, part, stamp);
+        let (place, entry, as_of) = shard.entry_at((id, hint), form, part, stamp);
         let hint = place as u32;
         let (is_usable, is_recent) = (age.is_usable(entry, as_of), entry.read_at >= age.oldest);
         if is_usable && is_recent && as_of >= age.aging {

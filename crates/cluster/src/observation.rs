@@ -32,6 +32,8 @@ use crate::wal::{ClaimToken, WalAddition, WalRecord};
 
 /// The number of times that images that lack what is known here are asked for again.
 const TRIES: usize = 3;
+/// Observations that are looked for at once. A processor waits for the memory of all of them together.
+const AT_ONCE: usize = 16;
 
 /// The data that are common to a call's observations.
 struct CallMoment {
@@ -77,17 +79,19 @@ impl ClusterCore {
         requests.iter().try_for_each(|request| catalog.check(request, &mut plans))?;
         let mut places = Vec::with_capacity(plans.len());
         for (request, number) in requests.iter().zip(0..) {
-            for (observation, at) in request.observations.iter().zip(0..) {
+            for observation in &request.observations {
                 let reading = places.len();
                 let partition = self.partitions.of(observation.key.shingle);
                 let plan = *plans.get(reading).expect("the catalog has found a plan for each observation");
                 places.push(CallObservation {
+                    observation,
+                    id: CellId::of(observation.key),
                     request: number,
-                    observation: at,
                     reading: reading as u32,
                     plan,
                     partition: partition.0,
                     shard: self.place(partition).0 as u16,
+                    origin: request.origin,
                 });
             }
         }
@@ -103,30 +107,40 @@ impl ClusterCore {
         stamp: u64,
     ) -> Vec<u32> {
         let start = self.environment.now();
-        let mut hints = vec![u32::MAX; call.places.len()];
+        let mut hints = vec![NO_HINT as u32; call.places.len()];
         for attempt in 0..TRIES {
             let age = self.age(start);
             let mut lookup = CacheLookup::default();
-            let mut hints = hints.iter_mut();
+            let mut rest = &mut hints[..];
             for group in call.places.chunk_by(|a, b| a.shard == b.shard) {
                 let Some(first) = group.first() else { continue };
+                let (hints, after) = rest.split_at_mut(group.len());
+                rest = after;
                 let mut shard = self.shards[usize::from(first.shard)].lock();
-                for (place, hint) in group.iter().zip(&mut hints) {
-                    let Some(observation) = place.of(call.requests) else { continue };
-                    let Observation { key, add, .. } = observation;
-                    let planned = &catalog.plans[usize::from(place.plan)];
-                    if planned.is_exact {
-                        continue;
+                for (places, hints) in group.chunks(AT_ONCE).zip(hints.chunks_mut(AT_ONCE)) {
+                    // All at once, as each waits for memory.
+                    for (place, hint) in places.iter().zip(&mut *hints) {
+                        *hint = shard.place(place.id, *hint as usize).unwrap_or(NO_HINT) as u32;
                     }
-                    let form = planned.known.form.id;
-                    let sketch = planned.sketch.as_ref().map(|sketch| SketchLook {
-                        sketch,
-                        time: kept(observation.time),
-                        adds: add.adds() && place.origin(call.requests) == Origin::Event,
-                    });
-                    *hint = lookup.look(&mut shard, (CellId::of(*key), form), sketch, &age, stamp);
-                    if let (Addition::Distinct { pair }, true) = (add, planned.has_pairs) {
-                        lookup.look(&mut shard, (CellId::pair(*key, *pair), form), None, &age, stamp);
+                    for (place, hint) in places.iter().zip(hints) {
+                        let planned = &catalog.plans[usize::from(place.plan)];
+                        if planned.is_exact {
+                            continue;
+                        }
+                        let form = planned.known.form.id;
+                        let sketch = planned.sketch.as_ref().map(|sketch| SketchLook {
+                            sketch,
+                            time: kept(place.observation.time),
+                            adds: place.observation.add.adds() && place.origin == Origin::Event,
+                        });
+                        let at = (place.id, *hint as usize);
+                        *hint = lookup.look(&mut shard, (at, form), sketch, &age, stamp);
+                        if planned.has_pairs
+                            && let Addition::Distinct { pair } = place.observation.add
+                        {
+                            let pair = CellId::pair(place.observation.key, pair);
+                            lookup.look(&mut shard, ((pair, NO_HINT), form), None, &age, stamp);
+                        }
                     }
                 }
             }
@@ -176,30 +190,37 @@ impl ClusterCore {
         let oldest = self.running.oldest();
         let mut scratch = ObserveScratch::default();
         let _adding = self.adding.read();
-        let mut hints = hints.iter();
+        let mut rest = hints;
         for group in call.places.chunk_by(|a, b| a.shard == b.shard) {
             let Some(first) = group.first() else { continue };
+            let (hints, after) = rest.split_at(group.len());
+            rest = after;
             let mut shard = self.shards[usize::from(first.shard)].lock();
             let mut cells = CallShard { shard: &mut shard, stamp, moment: &moment, added: &mut added };
-            for place in group {
-                let hint = hints.next().map_or(NO_HINT, |hint| *hint as usize);
-                let Some(observation) = place.of(requests) else { continue };
-                // Between two observations: what one adds to an owner and to a mark is of one batch.
-                let id = CellId::of(observation.key);
-                if cells.shard.is_full(id, self.settings.batch_bytes_max) {
-                    cells.shard.seal(id, catalog, self.environment.now());
+            for (places, hints) in group.chunks(AT_ONCE).zip(hints.chunks(AT_ONCE)) {
+                for (place, hint) in places.iter().zip(hints) {
+                    let form = cells.shard.at_mut(*hint as usize).map(|entry| entry.form);
+                    std::hint::black_box((place.observation.time, form));
                 }
-                let planned = &catalog.plans[usize::from(place.plan)];
-                if planned.is_exact {
-                    let told = decisions.read(place.reading, planned, &mut scratch.values);
+                for (place, hint) in places.iter().zip(hints) {
+                    let CallObservation { observation, id, origin, .. } = *place;
+                    // Between two observations: what one adds to an owner and to a mark is of one batch.
+                    if cells.shard.is_full(id, self.settings.batch_bytes_max) {
+                        cells.shard.seal(id, catalog, self.environment.now());
+                    }
+                    let planned = &catalog.plans[usize::from(place.plan)];
+                    if planned.is_exact {
+                        let told = decisions.read(place.reading, planned, &mut scratch.values);
+                        outcomes.set_reading(place.reading as usize, told, &scratch.values);
+                        continue;
+                    }
+                    let adds = verdicts.adds(place.request as usize)
+                        && observation.add.adds()
+                        && origin != Origin::Look;
+                    let hint = *hint as usize;
+                    let told = cells.observe(planned, (observation, hint), (adds, origin), &mut scratch);
                     outcomes.set_reading(place.reading as usize, told, &scratch.values);
-                    continue;
                 }
-                let origin = place.origin(requests);
-                let adds =
-                    verdicts.adds(place.request as usize) && observation.add.adds() && origin != Origin::Look;
-                let told = cells.observe(planned, (observation, hint), (adds, origin), &mut scratch);
-                outcomes.set_reading(place.reading as usize, told, &scratch.values);
             }
             shard.evict(oldest, 64 + 4 * group.len());
         }
