@@ -29,7 +29,7 @@ use crate::cell::{CellId, PlannedCell};
 use crate::cell_map::{CellMap, NO_HINT};
 use crate::chain::ChainId;
 use crate::delta::{CellDelta, CellOperation};
-use crate::in_flight::InFlightCall;
+use crate::in_flight::{CallId, ShardCalls};
 use crate::partition::{BatchItem, PartitionState};
 use crate::sighting::SightingQueue;
 
@@ -93,7 +93,8 @@ pub(crate) struct CacheEntry {
     pub(crate) sent: Option<SentDelta>,
     /// Nobody else has it before it is cut.
     pub(crate) pending: Option<Arc<CellDelta>>,
-    pub(crate) flight: Option<Arc<InFlightCall>>,
+    /// The call that is about to read it, if that has not ended.
+    pub(crate) flight: CallId,
     /// True if it is among those of its partition that are to be read anew.
     pub(crate) is_aging: bool,
     /// The last request that has looked at it.
@@ -115,7 +116,7 @@ impl CacheEntry {
             renewed: 0,
             sent: None,
             pending: None,
-            flight: None,
+            flight: CallId::NONE,
             is_aging: false,
             stamp: 0,
             was_used: false,
@@ -124,11 +125,6 @@ impl CacheEntry {
 
     fn bytes(&self) -> usize {
         CacheEntry::BYTES + 8 * self.image.as_ref().map_or(0, Vec::capacity)
-    }
-
-    /// The call that is about to read it.
-    pub(crate) fn flying(&self) -> Option<&Arc<InFlightCall>> {
-        self.flight.as_ref().filter(|flight| !flight.has_ended())
     }
 
     /// Returns the deltas that were sent and are not in the image, the latest first.
@@ -194,7 +190,7 @@ impl CacheEntry {
 
     /// Takes an image that was asked for at a time; false if it lacks what is folded here.
     fn arrive(&mut self, number: u64, words: Vec<u64>, asked: Duration, link: ChainId) -> bool {
-        self.flight = None;
+        self.flight = CallId::NONE;
         if number < self.number {
             return false;
         }
@@ -242,6 +238,7 @@ impl CacheEntry {
 pub(crate) struct CacheShard {
     pub(crate) parts: Vec<PartitionState>,
     pub(crate) sightings: SightingQueue,
+    pub(crate) calls: ShardCalls,
     /// In a ring.
     cells: CellMap<CacheEntry>,
     hand: usize,
@@ -252,7 +249,16 @@ pub(crate) struct CacheShard {
 
 impl CacheShard {
     pub(crate) fn new(parts: Vec<PartitionState>, sightings: SightingQueue, budget: usize) -> CacheShard {
-        CacheShard { parts, sightings, cells: CellMap::default(), hand: 0, bytes: 0, budget, evictions: 0 }
+        CacheShard {
+            parts,
+            sightings,
+            calls: ShardCalls::default(),
+            cells: CellMap::default(),
+            hand: 0,
+            bytes: 0,
+            budget,
+            evictions: 0,
+        }
     }
 
     pub(crate) fn get(&self, id: CellId) -> Option<&CacheEntry> {
@@ -422,7 +428,7 @@ impl CacheShard {
             let acknowledged = self.parts.get(part).map_or(0, |part| part.acknowledged);
             let is_needed = entry.pending.is_some()
                 || entry.sent.as_ref().is_some_and(|sent| sent.number > acknowledged)
-                || entry.flying().is_some()
+                || self.calls.flying(entry.flight).is_some()
                 || entry.stamp >= running;
             if is_needed || entry.was_used {
                 entry.was_used = false;

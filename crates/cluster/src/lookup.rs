@@ -60,8 +60,9 @@ impl PlannedReads {
         sketch: Option<SketchLook<'_>>,
     ) {
         let mut sketch = sketch;
+        shard.calls.add(&self.flight);
         if let Some(entry) = shard.at_mut(cell.hint as usize) {
-            entry.flight = Some(self.flight.clone());
+            entry.flight = self.flight.id();
             sketch = sketch.filter(|_| !entry.holds());
         }
         let Some(part) = shard.parts.get(part) else { return };
@@ -82,8 +83,8 @@ impl PlannedReads {
             return;
         }
         entry.is_aging = false;
-        let (link, read_at) = (entry.link, entry.read_at);
-        if entry.image.is_none() || entry.flying().is_some() {
+        let (link, read_at, flight) = (entry.link, entry.read_at, entry.flight);
+        if entry.image.is_none() || shard.calls.flying(flight).is_some() {
             return;
         }
         let Some(part) = shard.parts.get(part) else { return };
@@ -92,8 +93,9 @@ impl PlannedReads {
         }
         let Some(planned) = self.part(part) else { return };
         planned.cells.push(cell);
+        shard.calls.add(&self.flight);
         if let Some(entry) = shard.get_mut_at(cell.id, cell.hint as usize) {
-            entry.flight = Some(self.flight.clone());
+            entry.flight = self.flight.id();
         }
     }
 
@@ -207,8 +209,9 @@ impl CacheLookup {
             return hint;
         }
         let is_fresh = is_recent && as_of >= age.soft;
-        let (flying, link) = (entry.flying().cloned(), entry.link);
+        let (flight, link) = (entry.flight, entry.link);
         let is_sketched = sketch.is_some() && !entry.holds();
+        let flying = shard.calls.flying(flight);
         let cell = (PlannedCell { id, form, hint }, part);
         if is_usable && is_recent && shard.goes_on(link, part) {
             if is_fresh {
@@ -239,10 +242,10 @@ impl CacheLookup {
             self.misses += 1;
             match flying {
                 // Consecutive ones are often of one call.
-                Some(flight) if Arc::ptr_eq(&flight, &self.missing.flight) => {}
+                Some(flight) if Arc::ptr_eq(flight, &self.missing.flight) => {}
                 Some(flight) => {
-                    if !self.flights.last().is_some_and(|last| Arc::ptr_eq(last, &flight)) {
-                        self.flights.push(flight);
+                    if !self.flights.last().is_some_and(|last| Arc::ptr_eq(last, flight)) {
+                        self.flights.push(flight.clone());
                     }
                 }
                 None => {

@@ -263,7 +263,10 @@ impl CallShard<'_> {
         let acknowledged = self.shard.parts.get(part).map_or(0, |part| part.acknowledged);
         let CallMoment { age, horizon } = *self.moment;
         let (place, entry, as_of) = self.shard.entry_at((id, hint), planned.known.form.id, part, self.stamp);
-        if entry.flying().is_none() {
+        let flight = entry.flight;
+        let is_flying = self.shard.calls.flying(flight).is_some();
+        let Some(entry) = self.shard.at_mut(place) else { return (place, Quality::Missing, &[]) };
+        if !is_flying {
             entry.fold(&planned.plan, acknowledged);
         }
         entry.expire_image(&planned.plan, horizon);
