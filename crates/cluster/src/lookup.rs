@@ -113,7 +113,7 @@ impl PlannedReads {
     }
 }
 
-/// How long images that are to be read anew wait for others of their partition.
+/// The times for which images that are to be read anew wait for others of their partition.
 #[derive(Clone, Copy)]
 pub(crate) struct GatheringTimes {
     /// The age until which those wait that are not old yet.
@@ -143,7 +143,7 @@ pub(crate) struct ImageAge {
     /// Images that were asked for before this, and that others may have changed, are to be read anew, with others of their
     /// partition.
     pub(crate) aging: Duration,
-    /// How long they wait; `None` where each is read by itself at once, as none is to be answered for long enough.
+    /// The times for which they wait; `None` where each is read by itself at once, as none is to be answered for long enough.
     pub(crate) gathering: Option<GatheringTimes>,
     /// Images that were asked for before this are old: they are read anew while they are answered.
     pub(crate) soft: Duration,

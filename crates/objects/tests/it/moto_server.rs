@@ -51,7 +51,7 @@ impl Moto {
         self.run_again_through(self.port, test, inside);
     }
 
-    /// The same, through a port that leads to the server.
+    /// Runs a test once more through a port that leads to the server, see [`Moto::run_again`].
     pub(crate) fn run_again_through(&self, port: u16, test: &str, inside: &str) {
         let ran = Command::new(std::env::current_exe().unwrap())
             .args([test, "--exact", "--nocapture"])
