@@ -207,7 +207,7 @@ impl ClusterCore {
             return Err(LedgerError::Closed);
         }
         if self.is_full.load(Ordering::Acquire) {
-            let why = "the cluster does not take what is in the journal, and the journal may not grow";
+            let why = "the journal may not grow: the cluster, or the disk, takes less than is added";
             return Err(LedgerError::Full { why: why.into() });
         }
         self.wal.check()

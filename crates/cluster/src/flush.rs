@@ -369,7 +369,7 @@ impl ClusterCore {
             let full = inner.wal.bytes() > inner.settings.journal_bytes_max;
             if full && !inner.is_full.swap(true, Ordering::AcqRel) {
                 tracing::warn!(
-                    "the journal is full, as the cluster takes nothing: additions are refused for now"
+                    "the journal is full, as the cluster, or the disk, takes less than is added: additions are refused for now"
                 );
             }
             // Not at once again: it would be as large.

@@ -159,6 +159,11 @@ struct WalState {
     synced: u64,
     wanted: u64,
     running: bool,
+    /// The first segment that the writer has bytes for.
+    writing: Option<u64>,
+    /// The segments that are to be removed, in order, and whether anybody does.
+    doomed: Vec<u64>,
+    removing: bool,
     failed: Option<Arc<str>>,
     full: Option<Arc<str>>,
     /// Oldest first; the last is appended to.
@@ -362,6 +367,7 @@ impl WriteAheadLog {
             let (chunks, target, sync) = {
                 let mut state = self.state.lock();
                 let sync = state.wanted > state.synced;
+                state.writing = state.chunks.first().map(|(number, _)| *number);
                 if state.failed.is_some() || state.chunks.is_empty() && !sync {
                     state.running = false;
                     return;
@@ -373,6 +379,7 @@ impl WriteAheadLog {
             let result = self.write(&chunks, &mut done, &mut file, sync);
             *self.file.lock() = file;
             let mut state = self.state.lock();
+            state.writing = None;
             match result {
                 Ok(()) => {
                     state.written = target;
@@ -458,29 +465,46 @@ impl WriteAheadLog {
     }
 
     fn remove(self: &Arc<WriteAheadLog>, state: &mut WalState, count: usize) {
-        // What is not written yet belongs to a file that would come back.
-        let unwritten = state.chunks.first().map_or(u64::MAX, |(number, _)| *number);
-        let count = if state.running { 0 } else { count };
-        let gone: Vec<u64> = state.segments[..count].iter().map(|segment| segment.number).collect();
-        let gone: Vec<u64> = gone.into_iter().take_while(|number| *number < unwritten).collect();
+        // What is not written yet belongs to a file that would come back. The writer may never come to rest, so that nobody waits
+        // for that.
+        let waiting = state.chunks.first().map(|(number, _)| *number);
+        let unwritten = state.writing.into_iter().chain(waiting).min().unwrap_or(u64::MAX);
+        let numbers = state.segments[..count].iter().map(|segment| segment.number);
+        let gone: Vec<u64> = numbers.take_while(|number| *number < unwritten).collect();
         if gone.is_empty() {
             return;
         }
         state.segments.drain(..gone.len());
-        let journal = self.clone();
-        self.environment.block(Box::new(move || {
-            for number in gone {
-                if let Err(error) = journal.device.remove(&name(number))
+        state.doomed.extend(gone);
+        // One after the other: what settles an intent is not to go before it.
+        if !std::mem::replace(&mut state.removing, true) {
+            let journal = self.clone();
+            self.environment.block(Box::new(move || journal.remove_doomed()));
+        }
+    }
+
+    fn remove_doomed(&self) {
+        loop {
+            let doomed = {
+                let mut state = self.state.lock();
+                state.removing = !state.doomed.is_empty();
+                if !state.removing {
+                    return;
+                }
+                std::mem::take(&mut state.doomed)
+            };
+            for number in doomed {
+                if let Err(error) = self.device.remove(&name(number))
                     && error.kind() != io::ErrorKind::NotFound
                 {
                     tracing::warn!(%error, "a segment of the journal could not be removed");
-                    return;
+                    break;
                 }
             }
-            if let Err(error) = journal.device.sync_names() {
+            if let Err(error) = self.device.sync_names() {
                 tracing::warn!(%error, "the journal's directory could not be synced");
             }
-        }));
+        }
     }
 
     /// Reads all that was appended by now.

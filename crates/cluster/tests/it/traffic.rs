@@ -5,7 +5,7 @@
 //! cargo test --release -p tollhouse-cluster --test it -- --ignored --nocapture --test-threads 1 traffic
 //! ```
 //!
-//! `TRAFFIC_KEYS` (a million) and `TRAFFIC_SECONDS` (6, of each run) say how much.
+//! `TRAFFIC_KEYS` (a million), `TRAFFIC_SECONDS` (6, of each run) and `TRAFFIC_NODES` (4) say how much.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -93,6 +93,8 @@ struct Run {
     own: f64,
     servers: f64,
     calls: Vec<Duration>,
+    /// The cells that nodes have read and the changes of cells that they have sent.
+    cells: [u64; 2],
 }
 
 struct Bench {
@@ -221,6 +223,7 @@ impl Bench {
             own: own_cpu() - own,
             servers: self.cpu_of_all() - servers,
             calls,
+            cells: [0; 2],
         }
     }
 
@@ -258,7 +261,13 @@ impl Bench {
             sent() - before
         };
         let hot = self.hot(nodes);
-        let run = self.run(name, events as f64, callers, settle);
+        let cells = || {
+            let of = |each: &OpenNode| [each.node.metrics().reads, each.node.metrics().writes];
+            nodes.iter().map(of).fold([0; 2], |sum, of| [sum[0] + of[0], sum[1] + of[1]])
+        };
+        let cells_before = cells();
+        let mut run = self.run(name, events as f64, callers, settle);
+        run.cells = [cells()[0] - cells_before[0], cells()[1] - cells_before[1]];
         let added = draws.iter().map(|draws| draws.first).sum::<u64>();
         assert_eq!(self.hot(nodes), hot + added, "what was added to one key is there");
         run
@@ -354,18 +363,20 @@ fn named(rank: u32) -> (String, usize) {
 
 fn print(runs: &[Run], keys: usize) {
     println!(
-        "| | events a second | thousand keys a second | commands sent for a thousand keys | made by masters | CPU of \
-         the client, us an event | of all servers | p50 of a call, ms | p99 |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+        "| | events a second | thousand keys a second | commands sent for a thousand keys | made by masters | \
+         cells read | changes sent | CPU of the client, us an event | of all servers | p50 of a call, ms | p99 |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|"
     );
-    for Run { name, events, sent, made, seconds, own, servers, calls } in runs {
+    for Run { name, events, sent, made, seconds, own, servers, calls, cells } in runs {
         let thousands = events * keys as f64 / 1e3;
         let call = |share: usize| calls[(calls.len() - 1) * share / 100].as_secs_f64() * 1e3;
         println!(
-            "| {name} | {:.0} | {:.1} | {:.1} | {:.0} | {:.1} | {:.1} | {:.2} | {:.2} |",
+            "| {name} | {:.0} | {:.1} | {:.1} | {:.0} | {:.0} | {:.0} | {:.1} | {:.1} | {:.2} | {:.2} |",
             events / seconds,
             thousands / seconds,
             *sent as f64 / thousands,
             *made as f64 / thousands,
+            cells[0] as f64 / thousands,
+            cells[1] as f64 / thousands,
             own * 1e6 / events,
             servers * 1e6 / events,
             call(50),
@@ -421,7 +432,7 @@ fn nodes() {
     with_module(|| {
         let Some(mut bench) = Bench::new(Workload { keys: 40, events: 1, callers: 12 }) else { return };
         let (mut nodes, mut runs) = (Vec::new(), Vec::new());
-        for number in 1..=4 {
+        for number in 1..=setting("TRAFFIC_NODES", 4) as u8 {
             nodes.push(bench.open(number));
             bench.warm(&nodes[nodes.len() - 1]);
             for (keys, is_shared) in [("keys of its own", false), ("all keys", true)] {
