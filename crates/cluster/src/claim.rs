@@ -23,7 +23,7 @@ use crate::core::ClusterCore;
 use crate::in_flight::{InFlightCall, InFlightGuard};
 use crate::intent::{Intent, MarkStatus, MarkStatuses};
 use crate::remote::{MarkClaim, RemoteCell, RemoteError};
-use crate::wal::{ClaimToken, WalRecord};
+use crate::wal::{ClaimToken, WalAdditions, WalRecord};
 
 /// The intents of a call. Those that are not settled when it is let go of are claimed again.
 pub(crate) struct CallIntents {
@@ -132,7 +132,8 @@ impl ClusterCore {
     /// Notes that another request had the mark.
     pub(crate) fn refuse(&self, tokens: Vec<ClaimToken>) {
         let _adding = self.adding.read();
-        let record = WalRecord::Addition { had: Vec::new(), refused: tokens.clone(), added: Vec::new() };
+        let record =
+            WalRecord::Addition { had: Vec::new(), refused: tokens.clone(), added: WalAdditions::default() };
         self.wal.append(&record, &|_| None);
         self.intents.settle(&tokens);
     }

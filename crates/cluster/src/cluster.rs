@@ -236,7 +236,7 @@ fn replay(
                 for token in had.iter().chain(&refused) {
                     intents.remove(token);
                 }
-                for WalAddition { partition, number, cell, form, op } in added {
+                for WalAddition { partition, number, cell, form, op } in added.iter() {
                     if let Some(known) = catalog.forms.get(&form) {
                         let batch = replays.entry(partition).or_default().entry(number).or_default();
                         batch.entry((cell, form)).or_default().add(&known.form.plan, &op);

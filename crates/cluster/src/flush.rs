@@ -24,7 +24,7 @@ use crate::cache::CacheShard;
 use crate::core::ClusterCore;
 use crate::partition::{BatchItem, PartitionState, ReplayedBatches, UnacknowledgedBatch};
 use crate::remote::{Partition, RemoteError, WriteBatch, WriteOutcome};
-use crate::wal::{WalAddition, WalRecord};
+use crate::wal::{WalAddition, WalAdditions, WalRecord};
 
 impl ClusterCore {
     fn is_ready(&self, now: Duration) -> bool {
@@ -196,6 +196,7 @@ impl ClusterCore {
         let bytes_max = self.settings.batch_bytes_max;
         let added = self.shards[shard].lock().learn(at, number, &catalog, (now, bytes_max), &mut lost);
         if !added.is_empty() {
+            let added = added.into_iter().collect();
             let record = WalRecord::Addition { had: Vec::new(), refused: Vec::new(), added };
             self.wal.append(&record, &|form| catalog.words_of(form));
         }
@@ -243,7 +244,7 @@ impl ClusterCore {
         let mut batches: HashMap<Partition, ReplayedBatches> = HashMap::new();
         for record in records {
             let WalRecord::Addition { added, .. } = record else { continue };
-            for WalAddition { partition, number, cell, form, op } in added {
+            for WalAddition { partition, number, cell, form, op } in added.iter() {
                 let Some((has, end)) = ranges.get(&partition) else { continue };
                 if let Some(known) = catalog.forms.get(&form)
                     && *has < number
@@ -349,7 +350,7 @@ impl ClusterCore {
             for shard in &self.shards {
                 let shard = shard.lock();
                 for part in &shard.parts {
-                    let added = part_of_checkpoint(&shard, part);
+                    let added: WalAdditions = part_of_checkpoint(&shard, part).into_iter().collect();
                     if !added.is_empty() {
                         records.push(WalRecord::Addition { had: Vec::new(), refused: Vec::new(), added });
                     }

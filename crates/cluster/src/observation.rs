@@ -28,7 +28,7 @@ use crate::intent::{MarkStatus, MarkStatuses};
 use crate::lookup::{CacheLookup, ImageAge};
 use crate::remote::TIME_MAX;
 use crate::sighting::{SharedSketch, SketchLook};
-use crate::wal::{ClaimToken, WalAddition, WalRecord};
+use crate::wal::{ClaimToken, WalAdditions, WalRecord};
 
 /// The number of times that images that lack what is known here are asked for again.
 const TRIES: usize = 3;
@@ -167,7 +167,7 @@ impl ClusterCore {
     ) -> (ObserveOutcomes, Option<u64>) {
         let requests = call.requests;
         let mut outcomes = ObserveOutcomes::blank(requests.iter().map(|request| request.observations.len()));
-        let mut added = Vec::new();
+        let mut added = WalAdditions::default();
         let (mut had, mut refused) = (Vec::new(), Vec::new());
         for (number, verdict) in verdicts.list.iter().enumerate() {
             match verdict {
@@ -198,6 +198,7 @@ impl ClusterCore {
             let mut shard = self.shards[usize::from(first.shard)].lock();
             let mut cells = CallShard { shard: &mut shard, stamp, moment: &moment, added: &mut added };
             for (places, hints) in group.chunks(AT_ONCE).zip(hints.chunks(AT_ONCE)) {
+                // All at once, as each waits for memory; what follows finds it there.
                 for (place, hint) in places.iter().zip(hints) {
                     let form = cells.shard.at_mut(*hint as usize).map(|entry| entry.form);
                     std::hint::black_box((place.observation.time, form));
@@ -247,7 +248,7 @@ struct CallShard<'a> {
     shard: &'a mut CacheShard,
     stamp: u64,
     moment: &'a CallMoment,
-    added: &'a mut Vec<WalAddition>,
+    added: &'a mut WalAdditions,
 }
 
 impl CallShard<'_> {
@@ -265,7 +266,7 @@ impl CallShard<'_> {
         let (place, entry, as_of) = self.shard.entry_at((id, hint), planned.known.form.id, part, self.stamp);
         let flight = entry.flight;
         let is_flying = self.shard.calls.flying(flight).is_some();
-        let Some(entry) = self.shard.at_mut(place) else { return (place, Quality::Missing, &[]) };
+        let entry = self.shard.at_mut(place).expect("an entry is where it was found or made just now");
         if !is_flying {
             entry.fold(&planned.plan, acknowledged);
         }
@@ -399,7 +400,7 @@ impl CallShard<'_> {
             self.add((id, place), planned, CellOperation::Counters(time, CounterAmounts::default()));
             // Whoever has added it may not have it in the journal yet, and fail; this one is not to fail with it.
             if self.shard.get(pair).is_some_and(|entry| entry.pending.is_some()) {
-                self.note(id, planned, CellOperation::Unique(time, event::Shingle(pair.shingle)));
+                self.note(id, planned, &CellOperation::Unique(time, event::Shingle(pair.shingle)));
             }
         }
     }
@@ -407,14 +408,13 @@ impl CallShard<'_> {
     fn add(&mut self, (id, place): (CellId, usize), planned: &ClusterStatistic, op: CellOperation) {
         let at = self.shard.part_of(id);
         self.shard.add((id, place), at, &planned.plan, &op);
-        self.note(id, planned, op);
+        self.note(id, planned, &op);
     }
 
     /// Has the journal say what is part of the next batch.
-    fn note(&mut self, id: CellId, planned: &ClusterStatistic, op: CellOperation) {
+    fn note(&mut self, id: CellId, planned: &ClusterStatistic, op: &CellOperation) {
         if let Some(part) = self.shard.parts.get(self.shard.part_of(id)) {
-            let (partition, number, form) = (part.partition, part.number, planned.known.form.id);
-            self.added.push(WalAddition { partition, number, cell: id, form, op });
+            self.added.push((part.partition, part.number), id, planned.known.form.id, op);
         }
     }
 }

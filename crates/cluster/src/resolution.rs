@@ -10,7 +10,7 @@ use crate::claim::claim_of;
 use crate::core::ClusterCore;
 use crate::exact_queue::ExactLimitReadings;
 use crate::intent::MarkStatuses;
-use crate::wal::{ClaimToken, WalRecord};
+use crate::wal::{ClaimToken, WalAdditions, WalRecord};
 
 /// Intents that are claimed again together.
 const TOGETHER: usize = 256;
@@ -70,7 +70,8 @@ impl ClusterCore {
         // What it was checked against may be gone.
         let Ok(call) = self.call(&catalog, requests) else {
             let _adding = self.adding.read();
-            let record = WalRecord::Addition { had: vec![token], refused: Vec::new(), added: Vec::new() };
+            let record =
+                WalRecord::Addition { had: vec![token], refused: Vec::new(), added: WalAdditions::default() };
             self.wal.append(&record, &|_| None);
             self.intents.settle(&[token]);
             return;

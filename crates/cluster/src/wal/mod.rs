@@ -15,6 +15,7 @@
 //! nothing is appended to what was found: a new segment begins. Segments are removed oldest first, so that what settles
 //! an intent is never removed before it.
 
+mod additions;
 mod record;
 
 use parking_lot::Mutex;
@@ -28,7 +29,8 @@ use event_listener::{Event, Listener};
 use hashbrown::{HashMap, HashSet};
 use stats::{Durability, LedgerError};
 
-pub(crate) use record::{ClaimToken, WalAddition, WalRecord};
+pub(crate) use additions::{WalAddition, WalAdditions};
+pub(crate) use record::{ClaimToken, WalRecord};
 use record::{MAGIC, WalRecords, frame};
 
 use crate::environment::Environment;
@@ -558,16 +560,11 @@ impl WalState {
                 for token in had.iter().chain(refused) {
                     self.undecided.remove(token);
                 }
-                let mut last = None;
-                for added in added {
-                    let at = (added.partition.0, added.number);
-                    if last != Some(at) {
-                        last = Some(at);
-                        let need = segment.needs.entry(at.0).or_default();
-                        *need = (*need).max(at.1);
-                        if let Some(latest) = self.latest.get_mut(usize::from(at.0)) {
-                            *latest = (*latest).max(at.1);
-                        }
+                for (partition, number) in added.batches() {
+                    let need = segment.needs.entry(partition.0).or_default();
+                    *need = (*need).max(number);
+                    if let Some(latest) = self.latest.get_mut(usize::from(partition.0)) {
+                        *latest = (*latest).max(number);
                     }
                 }
             }
@@ -596,14 +593,12 @@ impl WalState {
         let Some(mut segment) = self.segments.pop() else { return };
         let (mut bytes, start) = (Vec::new(), segment.bytes);
         if let WalRecord::Addition { added, .. } = record {
-            let mut last = None;
-            for added in added {
-                if last != Some(added.form) && segment.forms.insert(added.form) {
-                    let words = form(added.form).unwrap_or_default();
+            for number in added.forms() {
+                if segment.forms.insert(number) {
+                    let words = form(number).unwrap_or_default();
                     let at = start + bytes.len() as u64;
-                    frame(&WalRecord::Form(added.form, words).encode(), at, &mut bytes);
+                    frame(&WalRecord::Form(number, words).encode(), at, &mut bytes);
                 }
-                last = Some(added.form);
             }
         }
         self.note(&mut segment, record);

@@ -1,12 +1,11 @@
 //! Records of the journal, as bytes. What is read may be anything.
 //!
 //! ```text
-//! segment   magic "thwal003", a frame (see `disk::log`) for each record
+//! segment   magic "thwal004", a frame (see `disk::log`) for each record
 //! record    1   form: its number (u32), words of its definition
 //!           2   numbers: for each partition that of the latest batch
 //!           3   intent: token, time, key of the mark, observations
-//!           4   addition: tokens that have got their mark, tokens that have not,
-//!               for each partition its number, the batch's, and for each cell its key, form and operations
+//!           4   addition: tokens that have got their mark, tokens that have not, additions (see `additions`)
 //!           5   checkpoint: what earlier segments say is in this one and later ones
 //!           6   horizon: what expires at or before this time is gone
 //! ```
@@ -19,20 +18,17 @@ use disk::Blob;
 use disk::log::{FrameFormat, FrameHead, FramePiece, FrameReader};
 use event::{Key, Kind, Shingle, Space, Time};
 use stats::bytes::{ByteReader, push_text, push_varint, push_zigzag};
-use stats::limit::{GcraOperation, WindowTake};
-use stats::{
-    Addition, CellShape, CounterAmounts, CounterSet, DedupeMark, Evidence, Observation, ObserveRequest,
-    Origin,
-};
+use stats::limit::WindowTake;
+use stats::{Addition, CounterSet, DedupeMark, Observation, ObserveRequest, Origin};
 
-use crate::cell::CellId;
-use crate::delta::CellOperation;
-use crate::remote::{Partition, PartitionCount};
+use super::additions::{
+    WalAdditions, amounts, evidence, flow, option, push_amounts, push_evidence, push_flow, push_option,
+    push_words, words,
+};
+use crate::remote::PartitionCount;
 
 /// The bytes that a segment begins with.
-pub(crate) const MAGIC: &[u8; 8] = b"thwal003";
-/// The bytes of an addition of one counter, about.
-const ADDITION_BYTES: usize = 32;
+pub(crate) const MAGIC: &[u8; 8] = b"thwal004";
 /// Frames of records.
 const FORMAT: FrameFormat<0> = FrameFormat {
     mark: [0xf5, 0x54, 0x48, 0x6b],
@@ -44,22 +40,12 @@ const FORMAT: FrameFormat<0> = FrameFormat {
 /// The token of the one that claims a mark.
 pub(crate) type ClaimToken = [u8; 16];
 
-/// Additions to one cell, in a batch.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct WalAddition {
-    pub(crate) partition: Partition,
-    pub(crate) number: u64,
-    pub(crate) cell: CellId,
-    pub(crate) form: u32,
-    pub(crate) op: CellOperation,
-}
-
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum WalRecord {
     Form(u32, Vec<u64>),
     Numbers(Vec<u64>),
     Intent(ClaimToken, ObserveRequest),
-    Addition { had: Vec<ClaimToken>, refused: Vec<ClaimToken>, added: Vec<WalAddition> },
+    Addition { had: Vec<ClaimToken>, refused: Vec<ClaimToken>, added: WalAdditions },
     Checkpoint,
     Horizon(Time),
 }
@@ -84,21 +70,12 @@ impl WalRecord {
                 push_request(&mut bytes, request);
             }
             WalRecord::Addition { had, refused, added } => {
-                bytes.reserve(ADDITION_BYTES * (1 + added.len()));
                 bytes.push(4);
                 for tokens in [had, refused] {
                     push_varint(&mut bytes, tokens.len() as u64);
                     tokens.iter().for_each(|token| bytes.extend_from_slice(token));
                 }
-                for added in added {
-                    push_varint(&mut bytes, u64::from(added.partition.0));
-                    push_varint(&mut bytes, added.number);
-                    push_varint(&mut bytes, u64::from(added.cell.space));
-                    push_varint(&mut bytes, u64::from(added.cell.kind));
-                    bytes.extend_from_slice(&added.cell.shingle.to_le_bytes());
-                    bytes.extend_from_slice(&added.form.to_le_bytes());
-                    push_op(&mut bytes, &added.op);
-                }
+                bytes.extend_from_slice(added.bytes());
             }
             WalRecord::Checkpoint => bytes.push(5),
             WalRecord::Horizon(time) => {
@@ -125,20 +102,7 @@ impl WalRecord {
             3 => WalRecord::Intent(reader.array()?, request(&mut reader)?),
             4 => {
                 let [had, refused] = [tokens(&mut reader)?, tokens(&mut reader)?];
-                let mut added = Vec::new();
-                while !reader.0.is_empty() {
-                    added.push(WalAddition {
-                        partition: Partition(u16::try_from(reader.varint()?).ok()?),
-                        number: reader.varint()?,
-                        cell: CellId {
-                            space: u16::try_from(reader.varint()?).ok()?,
-                            kind: u16::try_from(reader.varint()?).ok()?,
-                            shingle: u64::from_le_bytes(reader.array()?),
-                        },
-                        form: u32::from_le_bytes(reader.array()?),
-                        op: op(&mut reader)?,
-                    });
-                }
+                let added = WalAdditions::decode(std::mem::take(&mut reader.0))?;
                 WalRecord::Addition { had, refused, added }
             }
             5 => WalRecord::Checkpoint,
@@ -202,156 +166,6 @@ fn tokens(reader: &mut ByteReader<'_>) -> Option<Vec<ClaimToken>> {
     let count = usize::try_from(reader.varint()?).ok()?;
     let bytes = reader.take(count.checked_mul(size_of::<ClaimToken>())?)?;
     Some(bytes.as_chunks().0.to_vec())
-}
-
-fn push_words(bytes: &mut Vec<u8>, words: &[u64]) {
-    push_varint(bytes, words.len() as u64);
-    words.iter().for_each(|word| bytes.extend_from_slice(&word.to_le_bytes()));
-}
-
-fn words(reader: &mut ByteReader<'_>) -> Option<Vec<u64>> {
-    let count = usize::try_from(reader.varint()?).ok().filter(|count| *count <= CellShape::WORDS_MAX)?;
-    let bytes = reader.take(8 * count)?;
-    Some(bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
-}
-
-fn push_amounts(bytes: &mut Vec<u8>, amounts: &CounterAmounts) {
-    push_varint(bytes, amounts.iter().count() as u64);
-    for (counter, amount) in amounts.iter() {
-        bytes.push(counter);
-        push_varint(bytes, amount);
-    }
-}
-
-fn amounts(reader: &mut ByteReader<'_>) -> Option<CounterAmounts> {
-    let mut amounts = CounterAmounts::default();
-    for _ in 0..reader.varint()? {
-        let [counter] = reader.array()?;
-        amounts.push(counter, reader.varint()?);
-    }
-    Some(amounts)
-}
-
-fn push_option(bytes: &mut Vec<u8>, value: Option<i64>) {
-    bytes.push(u8::from(value.is_some()));
-    if let Some(value) = value {
-        push_zigzag(bytes, value);
-    }
-}
-
-fn option(reader: &mut ByteReader<'_>) -> Option<Option<i64>> {
-    match reader.array()? {
-        [0] => Some(None),
-        [1] => reader.zigzag().map(Some),
-        _ => None,
-    }
-}
-
-fn push_evidence(bytes: &mut Vec<u8>, Evidence { bad, good, weight }: &Evidence) {
-    [bad, good, weight].into_iter().for_each(|value| push_zigzag(bytes, *value));
-}
-
-fn evidence(reader: &mut ByteReader<'_>) -> Option<Evidence> {
-    Some(Evidence { bad: reader.zigzag()?, good: reader.zigzag()?, weight: reader.zigzag()? })
-}
-
-fn push_flow(bytes: &mut Vec<u8>, flow: &GcraOperation) {
-    match *flow {
-        GcraOperation::Take { cost, burst, counts_all } => {
-            bytes.push(u8::from(counts_all));
-            push_zigzag(bytes, cost);
-            push_zigzag(bytes, burst);
-        }
-        GcraOperation::Back { cost } => {
-            bytes.push(2);
-            push_zigzag(bytes, cost);
-        }
-        GcraOperation::Set { ahead } => {
-            bytes.push(3);
-            push_zigzag(bytes, ahead);
-        }
-        GcraOperation::Add { cost } => {
-            bytes.push(4);
-            push_zigzag(bytes, cost);
-        }
-    }
-}
-
-fn flow(reader: &mut ByteReader<'_>) -> Option<GcraOperation> {
-    let [tag] = reader.array()?;
-    let amount = reader.zigzag()?;
-    Some(match tag {
-        0 | 1 => GcraOperation::Take { cost: amount, burst: reader.zigzag()?, counts_all: tag == 1 },
-        2 => GcraOperation::Back { cost: amount },
-        3 => GcraOperation::Set { ahead: amount },
-        4 => GcraOperation::Add { cost: amount },
-        _ => return None,
-    })
-}
-
-fn push_op(bytes: &mut Vec<u8>, op: &CellOperation) {
-    let mut begin = |tag: u8, time: Time| {
-        bytes.push(tag);
-        push_zigzag(bytes, time.0);
-    };
-    match op {
-        CellOperation::Counters(time, amounts) => {
-            begin(0, *time);
-            push_amounts(bytes, amounts);
-        }
-        CellOperation::Value { time, value, sightings } => {
-            begin(1, *time);
-            push_option(bytes, *value);
-            push_varint(bytes, u64::from(*sightings));
-        }
-        CellOperation::Evidence(time, evidence) => {
-            begin(2, *time);
-            push_evidence(bytes, evidence);
-        }
-        CellOperation::Hash(time, hash) => {
-            begin(3, *time);
-            bytes.extend_from_slice(&hash.to_le_bytes());
-        }
-        CellOperation::Unique(time, pair) => {
-            begin(4, *time);
-            bytes.extend_from_slice(&pair.0.to_le_bytes());
-        }
-        CellOperation::Flow(time, flow) => {
-            begin(5, *time);
-            push_flow(bytes, flow);
-        }
-        CellOperation::Words(words) => {
-            bytes.push(6);
-            push_words(bytes, words);
-        }
-        CellOperation::Begin => bytes.push(7),
-    }
-}
-
-fn op(reader: &mut ByteReader<'_>) -> Option<CellOperation> {
-    let [tag] = reader.array()?;
-    if tag == 6 {
-        return words(reader).map(CellOperation::Words);
-    }
-    if tag == 7 {
-        return Some(CellOperation::Begin);
-    }
-    let time = Time(reader.zigzag()?);
-    Some(match tag {
-        0 => CellOperation::Counters(time, amounts(reader)?),
-        1 => {
-            let value = option(reader)?;
-            // A sketch counts to fifteen.
-            let sightings =
-                u32::try_from(reader.varint()?).ok().filter(|count| *count <= stats::Sketch::COUNT_MAX)?;
-            CellOperation::Value { time, value, sightings }
-        }
-        2 => CellOperation::Evidence(time, evidence(reader)?),
-        3 => CellOperation::Hash(time, u64::from_le_bytes(reader.array()?)),
-        4 => CellOperation::Unique(time, Shingle(u64::from_le_bytes(reader.array()?))),
-        5 => CellOperation::Flow(time, flow(reader)?),
-        _ => return None,
-    })
 }
 
 fn push_key(bytes: &mut Vec<u8>, key: &Key) {
@@ -471,8 +285,14 @@ mod tests {
     use disk::{Device, MemoryDevice};
     use proptest::collection::vec;
     use proptest::prelude::*;
+    use stats::limit::GcraOperation;
+    use stats::{CounterAmounts, Evidence};
 
+    use super::super::additions::WalAddition;
     use super::*;
+    use crate::cell::CellId;
+    use crate::delta::CellOperation;
+    use crate::remote::Partition;
 
     fn amounts() -> impl Strategy<Value = CounterAmounts> {
         vec((0u8..64, 1..u64::MAX), 0..4).prop_map(|amounts| amounts.into_iter().collect())
@@ -560,8 +380,13 @@ mod tests {
             (any::<u32>(), vec(any::<u64>(), 0..5)).prop_map(|(form, words)| WalRecord::Form(form, words)),
             vec(any::<u64>(), 0..5).prop_map(WalRecord::Numbers),
             (any::<ClaimToken>(), request).prop_map(|(token, request)| WalRecord::Intent(token, request)),
-            (vec(any::<ClaimToken>(), 0..3), vec(any::<ClaimToken>(), 0..3), vec(added, 0..5))
-                .prop_map(|(had, refused, added)| WalRecord::Addition { had, refused, added }),
+            (vec(any::<ClaimToken>(), 0..3), vec(any::<ClaimToken>(), 0..3), vec(added, 0..5)).prop_map(
+                |(had, refused, added)| {
+                    let kept: WalAdditions = added.iter().cloned().collect();
+                    assert_eq!(kept.iter().collect::<Vec<_>>(), added);
+                    WalRecord::Addition { had, refused, added: kept }
+                }
+            ),
             Just(WalRecord::Checkpoint),
             any::<i64>().prop_map(|time| WalRecord::Horizon(Time(time))),
         ]

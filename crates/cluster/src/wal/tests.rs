@@ -51,7 +51,8 @@ fn open(device: &MemoryDevice, segment_bytes: u64) -> (Arc<WriteAheadLog>, Vec<W
 fn addition(partition: u16, number: u64) -> WalRecord {
     let op = CellOperation::Counters(Time(number as i64), CounterAmounts::from([(0, number)]));
     let cell = CellId { space: 1, kind: 2, shingle: number };
-    let added = vec![WalAddition { partition: Partition(partition), number, cell, form: 7, op }];
+    let added = WalAddition { partition: Partition(partition), number, cell, form: 7, op };
+    let added = [added].into_iter().collect();
     WalRecord::Addition { had: Vec::new(), refused: Vec::new(), added }
 }
 
@@ -162,7 +163,10 @@ fn segments_go_when_no_batch_of_theirs_is_needed_and_no_intent() {
     let before = files(&device);
     journal.trim(&|_| u64::MAX);
     assert_eq!(files(&device), before, "the intent is not settled");
-    append(&journal, &WalRecord::Addition { had: vec![[5; 16]], refused: Vec::new(), added: Vec::new() });
+    append(
+        &journal,
+        &WalRecord::Addition { had: vec![[5; 16]], refused: Vec::new(), added: WalAdditions::default() },
+    );
     journal.sync().unwrap();
     settle(&|| {
         journal.trim(&|_| u64::MAX);
@@ -277,7 +281,7 @@ fn what_was_settled_outlives_faults_and_crashes() {
             let (journal, records) = open(&device, segment_bytes);
             assert_eq!(journal.losses(), &WalLosses::default(), "seed {seed}");
             let number_of = |record: &WalRecord| match record {
-                WalRecord::Addition { added, .. } => added[0].number,
+                WalRecord::Addition { added, .. } => added.batches().next().unwrap().1,
                 _ => 0,
             };
             let found: Vec<u64> = records.iter().map(number_of).collect();
@@ -385,7 +389,7 @@ fn a_journal_of_another_release_is_refused() {
     let environment = Arc::new(AtOnce(ThreadedEnvironment::new(1).unwrap()));
     let opened = WriteAheadLog::open(Arc::new(device.clone()), environment, options, &mut |_| {});
     let error = opened.err().unwrap().to_string();
-    assert!(error.contains("another release (format thwal001, this one reads thwal003)"), "{error}");
+    assert!(error.contains("another release (format thwal001, this one reads thwal004)"), "{error}");
     // A bit that flipped in a segment's first bytes costs nothing.
     let device = MemoryDevice::new();
     let (journal, _) = open(&device, 1000);
