@@ -154,16 +154,28 @@ impl CacheEntry {
 
     /// The cell as it is known here.
     pub(crate) fn show<'a>(&'a self, plan: &CellPlan, room: &'a mut Vec<u64>) -> &'a [u64] {
-        let image = self.image.as_deref().unwrap_or_default();
+        match self.show_in(plan, room) {
+            true => room,
+            false => self.image(),
+        }
+    }
+
+    /// Puts the cell as it is known here into a room; false, and nothing is done, if that is its image.
+    pub(crate) fn show_in(&self, plan: &CellPlan, room: &mut Vec<u64>) -> bool {
         let pending = self.pending.as_deref();
         if self.unseen().next().is_none() && pending.is_none() {
-            return image;
+            return false;
         }
         room.clear();
-        room.extend_from_slice(image);
+        room.extend_from_slice(self.image());
         self.show_unseen(plan, room);
         pending.into_iter().for_each(|delta| delta.show(plan, room));
-        room
+        true
+    }
+
+    /// The words that the cluster had; none where that is not known.
+    pub(crate) fn image(&self) -> &[u64] {
+        self.image.as_deref().unwrap_or_default()
     }
 
     fn show_unseen(&self, plan: &CellPlan, room: &mut Vec<u64>) {

@@ -272,15 +272,21 @@ impl CallShard<'_> {
         }
         entry.expire_image(&planned.plan, horizon);
         let quality = age.quality(entry, as_of);
-        let is_gone = |words: &[u64]| planned.plan.expires(words).0 <= horizon;
-        if horizon > i64::MIN && is_gone(entry.show(&planned.plan, room)) {
+        let mut is_in_room = entry.show_in(&planned.plan, room);
+        let words = if is_in_room { &room[..] } else { entry.image() };
+        if horizon > i64::MIN && planned.plan.expires(words).0 <= horizon {
             let was_added_to = entry.pending.is_some() || entry.sent.is_some();
             entry.expire();
             if was_added_to {
                 self.add((id, place), planned, CellOperation::Begin);
             }
+            let entry = self.shard.at_mut(place).expect("it was there just now");
+            is_in_room = entry.show_in(&planned.plan, room);
         }
-        let words = self.shard.at_mut(place).map_or(&[][..], |entry| entry.show(&planned.plan, room));
+        let words = match is_in_room {
+            true => &room[..],
+            false => self.shard.at_mut(place).map_or(&[][..], |entry| entry.image()),
+        };
         (place, quality, words)
     }
 

@@ -5,7 +5,8 @@
 //! cargo test --release -p tollhouse-cluster --test it -- --ignored --nocapture --test-threads 1 traffic
 //! ```
 //!
-//! `TRAFFIC_KEYS` (a million), `TRAFFIC_SECONDS` (6, of each run) and `TRAFFIC_NODES` (4) say how much.
+//! `TRAFFIC_KEYS` (a million), `TRAFFIC_SECONDS` (6, of each run), `TRAFFIC_NODES` (4) and `TRAFFIC_HISTORY` (0; the spans of ten
+//! minutes before, in each of which the most frequent keys were seen) say how much.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,6 +29,8 @@ use crate::servers::{Cluster, with_module};
 const SEEN: Kind = Kind(1);
 /// Draws that callers go round.
 const DRAWS: usize = 1 << 22;
+/// The number of keys, the most frequent ones, that have a history if any have.
+const HISTORY_KEYS: usize = 5_000;
 /// Connections of a client that keeps nothing, to each master.
 const CONNECTIONS: usize = 8;
 
@@ -148,13 +151,18 @@ impl Bench {
         OpenNode { node, wire, _directory: directory }
     }
 
-    /// Has a node see each key, and send what it has; twice, as before anything is there nobody says who wrote it.
+    /// Has a node see each key, and send what it has; twice, as before anything is there nobody says who wrote it. The most
+    /// frequent keys have a history.
     fn warm(&self, opened: &OpenNode) {
         let ranks: Vec<u32> = (0..u32::try_from(self.keys).unwrap()).collect();
-        for _ in 0..2 {
-            for ranks in ranks.chunks(10_000) {
+        let frequent = ranks.len().min(HISTORY_KEYS);
+        let steps = (1..=setting("TRAFFIC_HISTORY", 0) as i64).rev();
+        let ages = steps.map(|step| (step * 600_000_000, frequent)).chain([(0, ranks.len()); 2]);
+        for (age, count) in ages {
+            for ranks in ranks[..count].chunks(10_000) {
+                let time = Time(now().0 - age);
                 let event = |ranks: &[u32]| {
-                    request(ranks.iter().map(|rank| add(key(*rank), now(), [(0, 1)])).collect())
+                    request(ranks.iter().map(|rank| add(key(*rank), time, [(0, 1)])).collect())
                 };
                 let events: Vec<ObserveRequest> = ranks.chunks(self.workload.keys).map(event).collect();
                 pollster::block_on(opened.node.observe(&events)).unwrap();
