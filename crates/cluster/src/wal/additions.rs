@@ -83,12 +83,11 @@ impl WalAdditions {
     /// Reads additions that are all of some bytes; `None` if these are none.
     pub(crate) fn decode(bytes: &[u8]) -> Option<WalAdditions> {
         let mut reader = AdditionReader::new(bytes);
-        let mut additions = WalAdditions::default();
         while !reader.is_at_end() {
-            let WalAddition { partition, number, cell, form, op } = reader.next()?;
-            additions.push((partition, number), cell, form, &op);
+            reader.next()?;
         }
-        Some(additions)
+        let AdditionReader { groups, batches, time, .. } = reader;
+        Some(WalAdditions { bytes: bytes.to_vec(), groups, batches, time })
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -128,13 +127,18 @@ impl FromIterator<WalAddition> for WalAdditions {
 struct AdditionReader<'a> {
     reader: ByteReader<'a>,
     groups: Vec<CellGroup>,
-    batch: Option<(Partition, u64)>,
+    batches: Vec<(Partition, u64)>,
     time: Time,
 }
 
 impl<'a> AdditionReader<'a> {
     fn new(bytes: &'a [u8]) -> AdditionReader<'a> {
-        AdditionReader { reader: ByteReader(bytes), groups: Vec::new(), batch: None, time: Time::default() }
+        AdditionReader {
+            reader: ByteReader(bytes),
+            groups: Vec::new(),
+            batches: Vec::new(),
+            time: Time::default(),
+        }
     }
 
     fn is_at_end(&self) -> bool {
@@ -149,9 +153,9 @@ impl Iterator for AdditionReader<'_> {
         let reader = &mut self.reader;
         let [head] = reader.array()?;
         if head & NEW_BATCH != 0 {
-            self.batch = Some((Partition(u16::try_from(reader.varint()?).ok()?), reader.varint()?));
+            self.batches.push((Partition(u16::try_from(reader.varint()?).ok()?), reader.varint()?));
         }
-        let (partition, number) = self.batch?;
+        let (partition, number) = *self.batches.last()?;
         let at = usize::try_from(reader.varint()?).ok()?;
         if at == self.groups.len() {
             self.groups.push(CellGroup {
