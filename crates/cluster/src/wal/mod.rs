@@ -174,6 +174,8 @@ struct WalState {
     latest: Vec<u64>,
     /// Intents that are not settled, and the segment of each.
     undecided: HashMap<ClaimToken, u64>,
+    /// The segments of intents that are settled, each with a position that is only safe once what settles it is.
+    settled: Vec<(u64, u64)>,
     /// The latest that any record has named.
     horizon: Option<Time>,
 }
@@ -218,6 +220,8 @@ impl WriteAheadLog {
             }
             state.segments.push(segment);
         }
+        // All of it was read from the disk.
+        state.settled.clear();
         // What a checkpoint has made needless, and was not removed before a crash.
         for number in &numbers {
             if state.segments.first().is_some_and(|first| *number < first.number) {
@@ -447,7 +451,10 @@ impl WriteAheadLog {
     /// Removes the oldest segments as long as `has` says that of each partition no batch so early can be needed.
     pub(crate) fn trim(self: &Arc<WriteAheadLog>, has: &dyn Fn(u16) -> u64) {
         let mut state = self.state.lock();
-        let early = state.undecided.values().min().copied().unwrap_or(u64::MAX);
+        let safe = if self.options.durability == Durability::None { state.written } else { state.synced };
+        state.settled.retain(|(position, _)| *position > safe);
+        let settled = state.settled.iter().map(|(_, segment)| segment);
+        let early = state.undecided.values().chain(settled).min().copied().unwrap_or(u64::MAX);
         let mut count = 0;
         for segment in state.segments.iter().rev().skip(1).rev() {
             let needed = segment.needs.iter().any(|(partition, number)| has(*partition) < *number);
@@ -473,7 +480,7 @@ impl WriteAheadLog {
         let unwritten = state.writing.into_iter().chain(waiting).min().unwrap_or(u64::MAX);
         let numbers = state.segments[..count].iter().map(|segment| segment.number);
         let gone: Vec<u64> = numbers.take_while(|number| *number < unwritten).collect();
-        if gone.is_empty() {
+        if gone.is_empty() && state.doomed.is_empty() {
             return;
         }
         state.segments.drain(..gone.len());
@@ -495,12 +502,15 @@ impl WriteAheadLog {
                 }
                 std::mem::take(&mut state.doomed)
             };
-            for number in doomed {
-                if let Err(error) = self.device.remove(&name(number))
+            for (at, number) in doomed.iter().enumerate() {
+                if let Err(error) = self.device.remove(&name(*number))
                     && error.kind() != io::ErrorKind::NotFound
                 {
-                    tracing::warn!(%error, "a segment of the journal could not be removed");
-                    break;
+                    tracing::warn!(%error, "a segment of the journal could not be removed: it is tried again");
+                    let mut state = self.state.lock();
+                    state.doomed.splice(..0, doomed[at..].iter().copied());
+                    state.removing = false;
+                    return;
                 }
             }
             if let Err(error) = self.device.sync_names() {
@@ -557,9 +567,8 @@ impl WalState {
                 self.undecided.insert(*token, segment.number);
             }
             WalRecord::Addition { had, refused, added } => {
-                for token in had.iter().chain(refused) {
-                    self.undecided.remove(token);
-                }
+                let segments = had.iter().chain(refused).filter_map(|token| self.undecided.remove(token));
+                self.settled.extend(segments.map(|segment| (self.appended + 1, segment)));
                 for (partition, number) in added.batches() {
                     let need = segment.needs.entry(partition.0).or_default();
                     *need = (*need).max(number);

@@ -62,7 +62,14 @@ fn append(journal: &Arc<WriteAheadLog>, record: &WalRecord) {
 }
 
 fn files(device: &MemoryDevice) -> usize {
-    device.list().unwrap().iter().filter(|name| number(name).is_some()).count()
+    numbers(device).len()
+}
+
+/// The segments that are there, in order.
+fn numbers(device: &MemoryDevice) -> Vec<u64> {
+    let mut numbers: Vec<u64> = device.list().unwrap().iter().filter_map(|name| number(name)).collect();
+    numbers.sort_unstable();
+    numbers
 }
 
 #[test]
@@ -163,9 +170,14 @@ fn segments_go_when_no_batch_of_theirs_is_needed_and_no_intent() {
     let before = files(&device);
     journal.trim(&|_| u64::MAX);
     assert_eq!(files(&device), before, "the intent is not settled");
-    append(
-        &journal,
-        &WalRecord::Addition { had: vec![[5; 16]], refused: Vec::new(), added: WalAdditions::default() },
+    let settlement =
+        WalRecord::Addition { had: vec![[5; 16]], refused: Vec::new(), added: WalAdditions::default() };
+    journal.append(&settlement, &|_| None);
+    journal.trim(&|_| u64::MAX);
+    assert_eq!(
+        journal.state.lock().segments.first().unwrap().number,
+        1,
+        "what settles it is not on disk yet"
     );
     journal.sync().unwrap();
     settle(&|| {
@@ -204,6 +216,30 @@ fn segments_go_while_the_writer_is_at_work() {
     settle(all - 5);
     journal.trim(&|_| u64::MAX);
     settle(1);
+}
+
+#[test]
+fn segments_that_cannot_be_removed_go_later_and_in_order() {
+    let device = MemoryDevice::new();
+    let (journal, _) = open(&device, 100);
+    (1..20).for_each(|number| append(&journal, &addition(0, number)));
+    journal.sync().unwrap();
+    let all = files(&device);
+    let idle = || {
+        while journal.state.lock().removing {
+            std::thread::yield_now();
+        }
+    };
+    // After two of them.
+    device.fail_after(2);
+    journal.trim(&|_| 10);
+    idle();
+    assert_eq!((files(&device), numbers(&device)[0]), (all - 2, 3));
+    device.heal();
+    journal.trim(&|_| 10);
+    idle();
+    assert_eq!(files(&device), journal.state.lock().segments.len());
+    assert!(files(&device) < all - 2);
 }
 
 #[test]

@@ -372,7 +372,8 @@ fn named(rank: u32) -> (String, usize) {
 fn print(runs: &[Run], keys: usize) {
     println!(
         "| | events a second | thousand keys a second | commands sent for a thousand keys | made by masters | \
-         cells read | changes sent | CPU of the client, us an event | of all servers | p50 of a call, ms | p99 |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|"
+         cells read | changes sent | CPU of the client, us an event | of all servers | p50 of a call, ms | p99 |\n\
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
     );
     for Run { name, events, sent, made, seconds, own, servers, calls, cells } in runs {
         let thousands = events * keys as f64 / 1e3;
